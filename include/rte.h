@@ -1,0 +1,1101 @@
+/* rte.h: many live sessions of one model, stepped together, in your process.
+ *
+ *     your threads --rte_inbox_push-->  [ engine: one tick = drain, HOT, DEFERRED, ENCODE ]  --rte_outbox_pop--> your threads
+ *
+ * You bring a model: stage functions that get a batch and a stream. The engine decides which sessions are in which
+ * batch, orders the lanes, keeps time, and carries results out. It never blocks your frame and never ends your process.
+ *
+ * First steps
+ *   rte_reference_model or your own rte_model -> rte_engine_new -> rte_engine_start (or rte_engine_tick in your loop)
+ *   -> rte_inbox_push(RTE_ATTACH) -> rte_outbox_wait, rte_outbox_pop, rte_output_release -> rte_engine_free.
+ *
+ * Words
+ *   session     one user's stream, named by a number of yours.
+ *   life        from an accepted ATTACH or RESET to the next RESET or the end; its `generation` names it.
+ *   row         one of model.max_sessions places: what a model indexes its state by.
+ *   tick        one turn: messages in, one batched step, chunks out. HOT makes chunk N of every session that is due;
+ *               with a pipeline DEFERRED finishes chunk N-1 meanwhile; ENCODE digests changed heavy values of single rows.
+ *   key, value  what steers a session. A key is cheap (each step sees its value at once) or HEAVY (goes through ENCODE).
+ *   chunk       what a step makes for one session; notices say what happened to it.
+ *
+ * Conventions
+ *   Status      0 is RTE_OK. Negative: an error; nothing happened and there is nothing to clean up. Positive: not now.
+ *   Descriptors rte_model, rte_engine_options, rte_engine_info, rte_session_info, rte_backend, rte_clock begin with
+ *               struct_size, and may grow at the end. Set .struct_size = sizeof, leave the rest zero: zero is the
+ *               default, now and later.
+ *   Records     rte_value, rte_message, rte_output, rte_key, rte_stage, rte_error never change size, so arrays of them
+ *               are safe for ever. Zero all that you do not use; reserved fields must be zero.
+ *   Memory      "copies": yours again on return. "borrows": leave it alone until the time named. "takes": ours, on success.
+ *   Threads     A function that says "any thread" may run concurrently with everything except rte_engine_free. A callback
+ *               may call what says so; what would dead-lock returns RTE_ERR_DEADLOCK.
+ *   Time        Nanoseconds of CLOCK_MONOTONIC (or of options.clock). UINT64_MAX waits for ever.
+ *   fork        In the child every call returns RTE_ERR_FORKED.
+ *
+ * Check once:   if (rte_abi_version() != RTE_ABI_VERSION) the header and the library do not belong together.
+ *
+ * Generated from the library's source: change it there.
+ */
+
+#ifndef RTE_H
+#define RTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define RTE_API __declspec(dllimport)
+#else
+#define RTE_API
+#endif
+
+/// Is a cudaStream_t and a CUstream, or what your backend calls a stream; NULL on CPU lanes.
+typedef struct CUstream_st *rte_stream;
+/// Is a cudaEvent_t and a CUevent, or what your backend calls an event.
+typedef struct CUevent_st *rte_event;
+
+/// Bit of a key in rte_batch.changed.
+#define RTE_KEY_BIT(key) ((uint64_t)1 << (key))
+
+/// State of a session: waits for its seed, or for its row.
+#define RTE_PENDING 1
+
+/// State of a session: steps, if it is due and not paused.
+#define RTE_READY 2
+
+/// State of a session: sits out until its changed heavy values are applied.
+#define RTE_ENCODING 3
+
+/// State of a session: failed; waits for RESET or DETACH.
+#define RTE_QUARANTINED 4
+
+/// State of a session: RTE_HOLD: waits for its consumer.
+#define RTE_HELD 5
+
+/// Log level: something ended that should not have.
+#define RTE_LOG_ERROR 1
+
+/// Log level: something was lost, or failed for some.
+#define RTE_LOG_WARN 2
+
+/// Log level: the engine begins and ends.
+#define RTE_LOG_INFO 3
+
+/// Log level: sessions come and go.
+#define RTE_LOG_DEBUG 4
+
+/// Flag of a value: `data` is not copied: it stays yours and unchanged until `message.release` has run.
+#define RTE_VALUE_BORROWED 1
+
+/// Flag of a value: `data` is a device pointer; implies BORROWED. Needs device lanes; else RTE_ERR_UNAVAILABLE.
+#define RTE_VALUE_DEVICE 2
+
+/// Kind of a message: join. `values` are the context, which `seed` sees. Again for the same session: no effect, answered
+/// RTE_ATTACHED with RTE_ALREADY.
+#define RTE_ATTACH 1
+
+/// Kind of a message: leave. Always allowed; of an unknown session: no effect, no answer.
+#define RTE_DETACH 2
+
+/// Kind of a message: a new life in the same row, conditioning cleared, pause kept. No values: the last context again.
+/// Unknown session: as ATTACH. While the session drains: RTE_REJECTED with RTE_ERR_STATE.
+#define RTE_RESET 3
+
+/// Kind of a message: newest wins. Replaces the LATEST cheap values as a whole, or with RTE_PARTIAL only the keys it names;
+/// SUM and OR keys accumulate; heavy keys that it does not name keep the last value pushed.
+#define RTE_ACTION 4
+
+/// Kind of a message: keep row and state, do not step.
+#define RTE_PAUSE 5
+
+/// Kind of a message: step again. SUM and OR input that came while paused is dropped, newest OR bits excepted.
+#define RTE_RESUME 6
+
+/// Flag of ACTION: leave the keys alone that it does not name.
+#define RTE_PARTIAL 1
+
+/// Flag of DETACH: step no more, but deliver what is in flight and queued before DETACHED. Until that is popped the
+/// session counts as attached, and only a DETACH without this flag still has an effect.
+#define RTE_DRAIN 2
+
+/// A stage number: `rte_model.seed`.
+#define RTE_STAGE_SEED 4294967295
+
+/// A stage number: `rte_model.detach`.
+#define RTE_STAGE_DETACH 4294967294
+
+/// A stage number: `rte_model.ready`.
+#define RTE_STAGE_READY 4294967293
+
+/// A stage number: `rte_model.finalize`.
+#define RTE_STAGE_FINALIZE 4294967292
+
+/// A stage number: `rte_model.init`.
+#define RTE_STAGE_INIT 4294967291
+
+/// A stage number: none. In info: no stage is stalled.
+#define RTE_STAGE_NONE 4294967280
+
+/// A lane: the critical path: makes chunk N.
+#define RTE_HOT 0
+
+/// A lane: finishes chunk N-1 meanwhile.
+#define RTE_DEFERRED 1
+
+/// A lane: digests changed heavy values of single rows, at low priority. Nobody else waits for it.
+#define RTE_ENCODE 2
+
+/// Element type of a key: bytes.
+#define RTE_BYTES 0
+
+/// Element type of a key: uint32_t.
+#define RTE_U32 1
+
+/// Element type of a key: int64_t.
+#define RTE_I64 2
+
+/// Element type of a key: float.
+#define RTE_F32 3
+
+/// Element type of a key: double.
+#define RTE_F64 4
+
+/// Merge rule of a key: a step sees the newest value, and keeps seeing it.
+#define RTE_MERGE_LATEST 0
+
+/// Merge rule of a key: a step sees the sum of all values since the last step, then 0 (mouse deltas). I64 saturates.
+#define RTE_MERGE_SUM 1
+
+/// Merge rule of a key: a step sees the bits of all values since the last step, then the newest (buttons: no tap is lost).
+#define RTE_MERGE_OR 2
+
+/// Flag of a key: a change goes through ENCODE; until it is applied the row sits out and the others go on.
+#define RTE_KEY_HEAVY 1
+
+/// As many keys as a model may have.
+#define RTE_MAX_KEYS 64
+
+/// Flag of a model: batches are the whole arena: count = max_sessions, row[i] = i, `mask` says which are real.
+#define RTE_MODEL_DENSE 1
+
+/// Flag of a model: refuse to attach while another session is seeded.
+#define RTE_MODEL_NO_MIDRUN 2
+
+/// Flag of a model: the last stage stores its own pointer in output[i]; see release_output. UNAVAILABLE in this version.
+#define RTE_MODEL_OWN_OUTPUT 4
+
+/// Flag of a model: a failed batch left no trace: it may be run again, whole or row by row.
+#define RTE_MODEL_RETRY_SAFE 8
+
+/// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done. UNAVAILABLE in this version.
+#define RTE_MODEL_SEED_ASIDE 16
+
+/// Flag of a model: output[i] is device memory; no host wait. UNAVAILABLE in this version.
+#define RTE_MODEL_DEVICE_OUTPUT 32
+
+/// Flag of a model: the outputs of a batch are one block. UNAVAILABLE in this version.
+#define RTE_MODEL_OUTPUT_BLOCK 64
+
+/// Where stages run: CUDA if a device is there, else inline. In this version: inline.
+#define RTE_LANES_AUTO 0
+
+/// Where stages run: at once, on the engine's thread.
+#define RTE_LANES_INLINE 1
+
+/// Where stages run: a thread for each lane. UNAVAILABLE in this version.
+#define RTE_LANES_THREADS 2
+
+/// Where stages run: CUDA streams. UNAVAILABLE in this version.
+#define RTE_LANES_CUDA 3
+
+/// Where stages run: streams of `options.backend`.
+#define RTE_LANES_HOST 4
+
+/// Pipelined if lanes overlap and there is a DEFERRED stage.
+#define RTE_PIPELINE_AUTO 0
+
+/// Pipelined: chunk N-1 is finished and delivered in the tick that makes chunk N.
+#define RTE_PIPELINE_ON 1
+
+/// Not pipelined: each tick delivers its own chunk.
+#define RTE_PIPELINE_OFF 2
+
+/// A slow consumer loses the oldest chunk of that session. (The newest alone: this, with outbox_depth 1.)
+#define RTE_DROP_OLDEST 0
+
+/// A slow consumer loses the newest chunk of that session.
+#define RTE_DROP_NEWEST 1
+
+/// Nothing is lost: the session sits out until its consumer has taken one. UNAVAILABLE in this version.
+#define RTE_HOLD 2
+
+/// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
+#define RTE_SKIP 0
+
+/// A tick that ends late: run back to back until on the grid again. UNAVAILABLE in this version.
+#define RTE_CATCH_UP 1
+
+/// Flag of options: commit every row's output buffers at rte_engine_new, not at the row's first attach.
+#define RTE_PREFAULT 1
+
+/// Kind of an output: bytes of one session.
+#define RTE_CHUNK 1
+
+/// Kind of an output: the life was seeded; `generation` names it. flags: RTE_ALREADY.
+#define RTE_ATTACHED 2
+
+/// Kind of an output: a message had no effect. `status` says why: FULL, STATE (mid-run attach is off, or the session
+/// drains), MEMORY, UNKNOWN, STALE, CLOSED (stop), or your seed's status: then the life is over, without RTE_DETACHED and
+/// without your detach hook. UNKNOWN and STALE are told together: the newest, with the count in `dropped`.
+#define RTE_REJECTED 3
+
+/// Kind of an output: this life is over (DETACH, RESET; status RTE_CLOSED: stop), also one that was never seeded; nothing
+/// of it comes after this.
+#define RTE_DETACHED 4
+
+/// Kind of an output: the row is quarantined until RESET or DETACH; `stage` and `status` say where and why.
+#define RTE_ROW_FAILED 5
+
+/// Kind of an output: a whole batch failed; `stage`, `status`; `row` is the first of the batch; `dropped` = times since the
+/// last such notice.
+#define RTE_TICK_FAILED 6
+
+/// Kind of an output: the last one of this engine; `status` says why.
+#define RTE_DEAD 7
+
+/// Flag of RTE_ATTACHED: the session was attached already, and nothing has changed.
+#define RTE_ALREADY 1
+
+/// Key of the built-in model: HEAVY, bytes of any number.
+#define RTE_REFERENCE_PROMPT 0
+
+/// Key of the built-in model: cheap, I64.
+#define RTE_REFERENCE_ACTION 1
+
+/// Key of the built-in model: I64; looked at in the context only; absent: derived from the session's id.
+#define RTE_REFERENCE_SEED 2
+
+/// The number in the SONAME (`librte.so.0`): changes only with a break. Compare it with `rte_abi_version()`.
+#define RTE_ABI_VERSION 0
+
+/// As many keys as a `KeySet` has bits.
+#define MAX_KEYS 64
+
+/// Every array that a stage sees begins on such a boundary.
+#define LINE 64
+
+/// The largest arena that positions of `ARENA_BITS` can tell full from empty.
+#define MAX_BYTES ((uint64_t)UNIT << (ARENA_BITS - 1))
+
+/// Notices that the message which begins a life pays for.
+#define LIFE_NOTICES 3
+
+/// Kinds of notices that stand for many events: UNKNOWN, STALE, and 16 of TICK_FAILED.
+#define SHARED_NOTICES 18
+
+/// How many there are.
+#define Lane_COUNT 3
+
+#define SEED 4294967295
+
+#define DETACH 4294967294
+
+#define READY 4294967293
+
+#define FINALIZE 4294967292
+
+#define INIT 4294967291
+
+#define NONE 4294967280
+
+/// The values of an `rte_status`. 0: done. Positive: not now, nothing happened. Negative: an error, nothing happened and
+/// there is nothing to clean up. Values are never reused.
+typedef enum rte_status_code {
+    /// Done.
+    RTE_OK = 0,
+    /// Full, empty, or still busy: ask again.
+    RTE_AGAIN = 1,
+    /// Not within the time given.
+    RTE_TIMEOUT = 2,
+    /// Stopped, and nothing is left.
+    RTE_CLOSED = 3,
+    /// A NULL, a size, a kind, a key, a non-zero reserved field.
+    RTE_ERR_ARGUMENT = -1,
+    /// A struct_size that this library does not know, or a field in its tail that it does not know.
+    RTE_ERR_VERSION = -2,
+    /// Not in this state: started twice, push after stop.
+    RTE_ERR_STATE = -3,
+    /// No free row.
+    RTE_ERR_FULL = -4,
+    /// No such session.
+    RTE_ERR_UNKNOWN = -5,
+    /// No memory, or no thread.
+    RTE_ERR_MEMORY = -6,
+    /// A driver or backend said no; the message has its words.
+    RTE_ERR_DEVICE = -7,
+    /// This machine or this version of the library has none of that.
+    RTE_ERR_UNAVAILABLE = -8,
+    /// The call would wait for the thread that makes it.
+    RTE_ERR_DEADLOCK = -9,
+    /// A callback threw, or returned a number that is not a status, or says that it wrote past a buffer's end.
+    RTE_ERR_CALLBACK = -10,
+    /// The engine ended (device lost, panic, a stage said so); only stop, pop, info and free still work.
+    RTE_ERR_DEAD = -11,
+    /// This is the child of a fork of the process that uses the library.
+    RTE_ERR_FORKED = -12,
+    /// The message names a generation that no longer lives.
+    RTE_ERR_STALE = -13,
+    /// More copied bytes than options.message_bytes: pass them BORROWED.
+    RTE_ERR_TOO_LARGE = -14,
+    /// -1000 and below are yours: stages return them, notices carry them back unchanged.
+    RTE_ERR_HOST = -1000,
+} rte_status_code;
+
+/// An engine: many live sessions of one model. Made by `rte_engine_new`.
+typedef struct rte_engine rte_engine;
+
+/// What every call returns: one of `rte_status_code`, or a number of the host's own, -1000 or below.
+typedef int32_t rte_status;
+
+/// One key of the conditioning. A record: 32 bytes.
+typedef struct rte_key {
+    /// For messages; may be NULL. Copied.
+    const char *name;
+    /// Bytes. Non-zero: every value has exactly this size (a multiple of its element), and batches carry it as a column.
+    size_t size;
+    /// Element type, for merge rules and messages.
+    uint32_t type;
+    /// SUM: I64, F32, F64. OR: U32, I64, BYTES. Both need a size, and not HEAVY.
+    uint32_t merge;
+    /// RTE_KEY_HEAVY: needs an ENCODE stage.
+    uint32_t flags;
+    /// Must be zero.
+    uint32_t reserved;
+} rte_key;
+
+/// One conditioning value. Its meaning and element type belong to its key (`rte_key`). A record: 32 bytes.
+typedef struct rte_value {
+    /// The bytes; may be NULL where size is 0.
+    const void *data;
+    /// Bytes. 0 makes the key absent. A key with a declared size takes that size or 0.
+    size_t size;
+    /// Non-zero: two values of a key with non-zero revisions are equal exactly if these are equal, whatever their bytes.
+    /// Required with RTE_VALUE_DEVICE.
+    uint64_t revision;
+    /// Index into `rte_model.keys`.
+    uint32_t key;
+    /// RTE_VALUE_*.
+    uint32_t flags;
+} rte_value;
+
+/// The rows that one call works on: plain data. A stage needs no rte call, and can be tested with a batch made by hand.
+///
+/// Arrays are by position i in 0..count, but `mask`, which is by row. They stay valid and unchanged until the batch's work
+/// on its lane has passed, so asynchronous copies may read them; on HOT and DEFERRED their addresses are the same for every
+/// batch of one slot, so graphs may capture them (a row that is run alone after failures comes in a batch of its own).
+/// A stage writes `*output[i]`, `output_size`, `frames` and `status`; all else is ours.
+typedef struct rte_batch {
+    /// Set by the library: look before you read a field newer than 0.1.
+    uint32_t struct_size;
+    /// Index into `model.stages`, or RTE_STAGE_*.
+    uint32_t stage;
+    /// HOT and DEFERRED: 0 or 1. HOT(N) writes latent[slot], DEFERRED(N) reads it, HOT(N+1) has the other (always 0 without
+    /// a pipeline). 0 in seed, ENCODE and the hooks: keep buffers of their own for those.
+    uint32_t slot;
+    /// Rows; with RTE_MODEL_DENSE always max_sessions.
+    uint32_t count;
+    /// Ticks run before this one.
+    uint64_t tick;
+    /// Room of each output: `model.chunk_bytes`.
+    size_t chunk_bytes;
+    /// Ascending: index your state by it. DEFERRED(N) lacks the rows that left or failed since HOT(N), so positions differ
+    /// between the two: keep nothing by position across stages.
+    const uint32_t *row;
+    /// Your names.
+    const uint64_t *session;
+    /// Of ATTACH.
+    const uint64_t *user;
+    /// Which life.
+    const uint64_t *generation;
+    /// Chunks made before this one.
+    const uint64_t *age;
+    /// Bit k: key k differs from what this row's last successful batch on this lane saw. The first of a life: all that are
+    /// present.
+    const uint64_t *changed;
+    /// value[i][key]; size 0 = absent. HOT and DEFERRED of one batch see the same: the cheap values of that tick and the
+    /// heavy values applied then. ENCODE sees the heavy values to be applied, seed and ready the context.
+    const struct rte_value *const *value;
+    /// column[key]: count x keys[key].size bytes, zero where absent, aligned to 64; NULL for keys without a size.
+    const void *const *column;
+    /// By arena row, max_sessions bytes: 1 = in this batch. RTE_MODEL_DENSE: padding rows have session 0, no values, output
+    /// NULL.
+    const uint8_t *mask;
+    /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64. NULL elsewhere.
+    void *const *output;
+    /// 0 on entry; left 0 = no chunk from this row in this tick. More than chunk_bytes fails the row with RTE_ERR_CALLBACK.
+    size_t *output_size;
+    /// `model.frames_per_chunk` on entry.
+    uint32_t *frames;
+    /// 0 on entry; anything else fails this row alone. detach: on entry why the life ended: 0 asked for, RTE_CLOSED stop,
+    /// else what had quarantined the row.
+    rte_status *status;
+} rte_batch;
+
+/// A stage or hook.
+///
+/// Returns RTE_OK when the work is done or enqueued on `stream`; RTE_ERR_DEAD ends the engine; anything else fails the
+/// whole batch. A model whose state is then still that of before says so with RTE_MODEL_RETRY_SAFE: ages and accumulated
+/// values stay, and the next tick is the retry. Never two at once on one lane; different lanes may overlap.
+///
+/// Threads: the engine's. Callbacks: may call rte functions that take a const engine or say "any thread". Must not throw:
+/// a C++ exception that leaves it ends the process.
+typedef rte_status (*rte_stage_fn)(void *user, struct rte_batch *batch, rte_stream stream);
+
+/// One stage. Stages of a lane run in the order of the array, as one unit: if one fails, the batch has failed. A record:
+/// 32 bytes.
+typedef struct rte_stage {
+    /// For messages; may be NULL. Copied.
+    const char *name;
+    /// What it does.
+    rte_stage_fn run;
+    /// RTE_HOT, RTE_DEFERRED, RTE_ENCODE.
+    uint32_t lane;
+    /// Must be zero.
+    uint32_t flags;
+    /// Must be zero.
+    uint64_t reserved;
+} rte_stage;
+
+/// What you bring: stages, and hooks, which may all be NULL. A descriptor: set struct_size, leave the rest zero.
+///
+/// With one HOT stage and no others this is a "Level 1" engine: seed = attach, the stage = step, finalize, detach.
+typedef struct rte_model {
+    /// sizeof(rte_model).
+    uint32_t struct_size;
+    /// RTE_MODEL_*.
+    uint32_t flags;
+    /// For logs and traces; may be NULL. Copied.
+    const char *name;
+    /// Given to every callback. rte_engine_new takes it, on success only: `destroy` gets it back.
+    void *user;
+    /// Rows of the arena: 1 to 65536.
+    uint32_t max_sessions;
+    /// 0 = 1.
+    uint32_t frames_per_chunk;
+    /// Action to generation; 0 = 1.
+    uint32_t input_latency_chunks;
+    /// At most RTE_MAX_KEYS.
+    uint32_t key_count;
+    /// Bytes of a chunk at most: 1 to 4 GiB.
+    size_t chunk_bytes;
+    /// Chunks a second as a fraction (30000/1001); 0/0 = as fast as work comes.
+    uint32_t rate_num;
+    /// See rate_num.
+    uint32_t rate_den;
+    /// All arrays and names are copied at rte_engine_new.
+    const struct rte_key *keys;
+    /// At least one HOT.
+    const struct rte_stage *stages;
+    /// At most 256.
+    uint32_t stage_count;
+    /// Must be zero.
+    uint32_t reserved0;
+    /// Once, on the engine's thread, before any other; `streams` by lane, NULL on inline lanes. Not OK: rte_engine_start,
+    /// run or the first tick returns it.
+    rte_status (*init)(void *user, const rte_stream *streams);
+    /// Seed gate: shown the pending rows. RTE_AGAIN = keep them pending. NULL = always ready.
+    rte_stage_fn ready;
+    /// HOT lane: first state of the batch's rows. NULL: a row needs none.
+    rte_stage_fn seed;
+    /// HOT lane, one call a row, once for each successful seed: no work touches the row any more. Not OK: RTE_TICK_FAILED,
+    /// freed all the same.
+    rte_stage_fn detach;
+    /// Engine's thread, stream NULL: the rows of the batch just collected that did not fail.
+    rte_stage_fn finalize;
+    /// RTE_MODEL_OWN_OUTPUT: once per pointer, when its consumer has released it.
+    void (*release_output)(void *user, void *data);
+    /// "Level 2": your own loop instead of stages. UNAVAILABLE in this version.
+    rte_status (*serve)(void *user, struct rte_engine *engine);
+    /// Once, after the last callback; not if rte_engine_new failed.
+    void (*destroy)(void *user);
+} rte_model;
+
+/// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
+/// engine's thread, event_new, record, sync and event_free also from `rte_output_release` with a stream, on any thread,
+/// until the last output is released. A status other than those named ends the engine with it.
+typedef struct rte_backend {
+    /// sizeof(rte_backend).
+    uint32_t struct_size;
+    /// Must be zero.
+    uint32_t reserved;
+    /// Given to every function.
+    void *user;
+    /// Makes the stream of a lane (RTE_HOT, RTE_DEFERRED, RTE_ENCODE), when the engine is first driven.
+    rte_status (*stream_new)(void *user, uint32_t lane, rte_stream *out);
+    /// Frees one that stream_new made.
+    void (*stream_free)(void *user, rte_stream stream);
+    /// Makes an event.
+    rte_status (*event_new)(void *user, rte_event *out);
+    /// Frees one; it may still be waited for only after an error.
+    void (*event_free)(void *user, rte_event event);
+    /// The event passes when all that is enqueued on the stream now is done. Recorded again only after it has passed.
+    rte_status (*record)(void *user, rte_event event, rte_stream stream);
+    /// What is enqueued on the stream from now on runs after the event's last record.
+    rte_status (*wait)(void *user, rte_stream stream, rte_event event);
+    /// RTE_OK: passed. RTE_AGAIN: not yet.
+    rte_status (*query)(void *user, rte_event event);
+    /// Waits at most so long. RTE_OK: passed. RTE_TIMEOUT: not yet.
+    rte_status (*sync)(void *user, rte_event event, uint64_t timeout_ns);
+    /// May be NULL. Called once with a function to call, on any thread, when an event has passed, and at the end with NULL.
+    /// Without it a parked engine looks every 100 us.
+    void (*set_wake)(void *user, void (*wake)(void *engine), void *engine);
+    /// May be NULL. Once, after the last call of any other; not if rte_engine_new failed.
+    void (*destroy)(void *user);
+} rte_backend;
+
+/// Time of your own (replay, tests). A descriptor. Both functions are needed.
+typedef struct rte_clock {
+    /// sizeof(rte_clock).
+    uint32_t struct_size;
+    /// Must be zero.
+    uint32_t reserved;
+    /// Given to both functions.
+    void *user;
+    /// Nanoseconds; never goes back. On any thread: pushes are stamped with it.
+    uint64_t (*now)(void *user);
+    /// Sleeps until a grid point; may return early, also when it should end for a stop. An engine with nothing to do waits
+    /// on its own.
+    void (*sleep_until)(void *user, uint64_t ns);
+} rte_clock;
+
+/// Takes a line. `text` is NUL-terminated UTF-8 without a newline, borrowed until return.
+///
+/// Threads: the engine's or the one in a call, with no lock held that others wait for. Callbacks: as any callback. Must
+/// not throw.
+typedef void (*rte_log_fn)(void *user, uint32_t level, const char *text);
+
+/// One chunk or notice, from `rte_outbox_pop`. A record: 160 bytes. Give each to `rte_output_release`.
+typedef struct rte_output {
+    /// RTE_CHUNK to RTE_DEAD.
+    uint32_t kind;
+    /// RTE_ALREADY.
+    uint32_t flags;
+    /// Whose it is; 0 in notices that concern no session.
+    uint64_t session;
+    /// Of its ATTACH.
+    uint64_t user;
+    /// Which life; never reused in one engine. 0 in an RTE_REJECTED that never had one.
+    uint64_t generation;
+    /// Number of the chunk in this life, from 0; dropped and failed ones leave gaps.
+    uint64_t index;
+    /// RTE_CHUNK: chunks missing just before this one, whatever the cause; a step that left its size 0 is not missing.
+    /// Notices that are told together: how many this one stands for, itself included.
+    uint64_t dropped;
+    /// The tick whose HOT made it, or in which it happened. Ticks run, from 0; missed grid points do not count.
+    uint64_t tick;
+    /// RTE_CHUNK: the newest ACTION that it takes into account, 0 before the first of a life. Notices: of the message.
+    uint64_t tag;
+    /// The message whose heavy values are the applied ones; 0: none had any.
+    uint64_t heavy_tag;
+    /// When HOT was issued, in nanoseconds of the engine's clock.
+    uint64_t start_ns;
+    /// When its completion was seen; 0 where `ready` is set.
+    uint64_t done_ns;
+    /// RTE_CHUNK: the bytes, aligned to 64. Yours to read until the release.
+    const void *data;
+    /// Bytes.
+    size_t size;
+    /// Non-NULL: `data` is device memory, complete after this event.
+    rte_event ready;
+    /// Ours: leave it alone.
+    void *owner;
+    /// Notices: see the kind. RTE_OK else.
+    rte_status status;
+    /// Frames in this chunk.
+    uint32_t frames;
+    /// Index into `model.stages`; RTE_STAGE_* for the hooks; RTE_STAGE_NONE where it says nothing.
+    uint32_t stage;
+    /// Row of the arena.
+    uint32_t row;
+    /// Zero.
+    uint64_t reserved[3];
+} rte_output;
+
+/// How an engine is to be. A descriptor: set struct_size, leave the rest zero; zero is the default, now and later.
+typedef struct rte_engine_options {
+    /// sizeof(rte_engine_options).
+    uint32_t struct_size;
+    /// RTE_LANES_*.
+    uint32_t lanes;
+    /// RTE_PIPELINE_*.
+    uint32_t pipeline;
+    /// CUDA ordinal; looked at with CUDA lanes only.
+    int32_t device;
+    /// RTE_LANES_HOST alone. Copied.
+    const struct rte_backend *backend;
+    /// NULL = the real one. Copied.
+    const struct rte_clock *clock;
+    /// By lane; NULL = ours. Borrowed until rte_engine_free. Not with inline lanes.
+    rte_stream streams[3];
+    /// Messages; rounded up to a power of two, 8 to 65536; 0 = 1024. One session may use a quarter, all ACTIONs together
+    /// three quarters.
+    uint32_t inbox_capacity;
+    /// Largest sum of copied values in a message; 0 = 64 KiB.
+    uint32_t message_bytes;
+    /// Room for copied values larger than 192 bytes a message; 0 = 4 MiB; at most 512 MiB. Made larger where it could not
+    /// hold four messages.
+    uint64_t inbox_bytes;
+    /// Chunks per session; at most 4096; 0 = 4.
+    uint32_t outbox_depth;
+    /// Outputs of one session that a consumer may hold at once; at most 4096; 0 = 2.
+    uint32_t held_max;
+    /// RTE_DROP_OLDEST, RTE_DROP_NEWEST, RTE_HOLD.
+    uint32_t outbox_policy;
+    /// RTE_SKIP, RTE_CATCH_UP.
+    uint32_t overrun;
+    /// With RTE_CATCH_UP; 0 = 4.
+    uint32_t max_catch_up;
+    /// Whole-call failures of seed before a session is rejected; 0 = 3.
+    uint32_t seed_attempts;
+    /// Whole-call failures of ENCODE in a row before a row is quarantined; 0 = 3.
+    uint32_t encode_attempts;
+    /// So many encode batches of different rows at once; 0 = 1. More than 1: UNAVAILABLE in this version.
+    uint32_t encode_lanes;
+    /// RTE_LOG_*; 0 = RTE_LOG_WARN.
+    uint32_t log_level;
+    /// NULL = silent.
+    rte_log_fn log;
+    /// Given to `log`.
+    void *log_user;
+    /// Instead of the outbox. UNAVAILABLE in this version.
+    void (*on_output)(void *user, struct rte_output *output);
+    /// Given to `on_output`.
+    void *on_output_user;
+    /// Of rte_engine_start's thread; NULL = "rte". Copied; systems show the first 15 bytes.
+    const char *thread_name;
+    /// 0 = anywhere. Anything else: UNAVAILABLE in this version.
+    uint64_t cpu_mask;
+    /// 0 = as it is, 1..99 = SCHED_FIFO. Not 0: UNAVAILABLE in this version.
+    uint32_t priority;
+    /// RTE_PREFAULT.
+    uint32_t flags;
+    /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
+    uint64_t stall_ns;
+    /// Before a grid point: spin at most this long, the rest asleep; 0 = never spin.
+    uint64_t spin_ns;
+    /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
+    const char *trace_path;
+    /// NULL = none. A record for rte_engine_replay: UNAVAILABLE in this version.
+    const char *record_path;
+} rte_engine_options;
+
+/// Why a call failed, in words that name the field and its value: `"model.stages[1].lane: 7 is not a lane"`.
+/// Written only on error; needs no initialisation; every `rte_error *` parameter may be NULL. 256 bytes.
+typedef struct rte_error {
+    /// What the call returned.
+    rte_status status;
+    /// NUL-terminated UTF-8, cut where it is too long.
+    char message[252];
+} rte_error;
+
+/// A message to one session, for `rte_inbox_push`. A record: 96 bytes. Zero all that you do not use.
+typedef struct rte_message {
+    /// RTE_ATTACH to RTE_RESUME.
+    uint32_t kind;
+    /// RTE_PARTIAL, RTE_DRAIN.
+    uint32_t flags;
+    /// Your name for the stream: any value.
+    uint64_t session;
+    /// 0: whichever life is current. Else the life meant (its RTE_ATTACHED named it); if that is not the current one:
+    /// RTE_REJECTED with RTE_ERR_STALE, nothing changes. ATTACH: must be 0.
+    uint64_t generation;
+    /// Yours: comes back in each chunk made under this message, and in its notice.
+    uint64_t tag;
+    /// ATTACH, and RESET of an unknown session: yours, comes back in every batch, chunk and notice of the session.
+    uint64_t user;
+    /// Borrowed until return, and so are the bytes of values without RTE_VALUE_BORROWED. Each key at most once; only with
+    /// ATTACH, RESET and ACTION.
+    const struct rte_value *values;
+    /// At most RTE_MAX_KEYS.
+    size_t value_count;
+    /// RTE_VALUE_DEVICE values are complete after this event; NULL: they are now.
+    rte_event ready;
+    /// May be NULL. Run exactly once, on any thread, when no work that may read the message's BORROWED values is left; not
+    /// run if the push failed. It may call what a callback may call.
+    void (*release)(void *user);
+    /// Given to `release`.
+    void *release_user;
+    /// Must be zero.
+    uint64_t reserved[2];
+} rte_message;
+
+/// What is known of an engine. A descriptor: set struct_size. Times are nanoseconds; quantiles are exact to 1/16.
+typedef struct rte_engine_info {
+    /// sizeof(rte_engine_info).
+    uint32_t struct_size;
+    /// RTE_OK; RTE_TIMEOUT: a callback runs longer than options.stall_ns; else why the engine is dead.
+    rte_status health;
+    /// RTE_LANES_*: what AUTO became.
+    uint32_t lanes;
+    /// 1 or 2, fixed when the engine is made.
+    uint32_t pipeline_depth_chunks;
+    /// Of the model. Action to output = input_latency_chunks + pipeline_depth_chunks - 1.
+    uint32_t input_latency_chunks;
+    /// Which callback is stalled; RTE_STAGE_NONE: none.
+    uint32_t stalled_stage;
+    /// Of the model.
+    uint32_t max_sessions;
+    /// Sessions, draining ones too. This and the following as of the end of the last tick.
+    uint32_t attached;
+    /// Stepped in the last tick.
+    uint32_t live;
+    /// Not seeded yet.
+    uint32_t pending;
+    /// Sitting out until a changed value is applied.
+    uint32_t encoding;
+    /// Between PAUSE and RESUME.
+    uint32_t paused;
+    /// Failed, until RESET or DETACH.
+    uint32_t quarantined;
+    /// Rows whose last work is still under way; nobody steps in them.
+    uint32_t retiring;
+    /// Waiting for their consumer (RTE_HOLD).
+    uint32_t held;
+    /// The first row of the stalled callback's batch.
+    uint32_t stalled_row;
+    /// Of the model.
+    size_t chunk_bytes;
+    /// Output buffers of one session.
+    size_t session_bytes;
+    /// Of the model.
+    uint32_t rate_num;
+    /// Of the model.
+    uint32_t rate_den;
+    /// Ticks run. Of this and the following: since the engine was made.
+    uint64_t ticks;
+    /// Grid points skipped.
+    uint64_t missed_deadlines;
+    /// Ticks begun after their grid point, because the one before ended late.
+    uint64_t late_ticks;
+    /// Chunks made.
+    uint64_t chunks;
+    /// Of those: never popped, and never will be.
+    uint64_t dropped;
+    /// Pushes that returned RTE_AGAIN.
+    uint64_t refused;
+    /// ACTIONs that a newer one followed before any step saw them.
+    uint64_t coalesced;
+    /// Calls that failed as a whole.
+    uint64_t failed_ticks;
+    /// A tick, waits for the lanes included.
+    uint64_t tick_ns_p50;
+    /// See tick_ns_p50.
+    uint64_t tick_ns_p99;
+    /// See tick_ns_p50.
+    uint64_t tick_ns_max;
+    /// Begin of a tick after its grid point.
+    uint64_t late_ns_p50;
+    /// See late_ns_p50.
+    uint64_t late_ns_p99;
+    /// See late_ns_p50.
+    uint64_t late_ns_max;
+    /// By lane: a batch's work.
+    uint64_t lane_ns_p50[3];
+    /// See lane_ns_p50.
+    uint64_t lane_ns_p99[3];
+    /// See lane_ns_p50.
+    uint64_t lane_ns_max[3];
+    /// A message's time in the inbox.
+    uint64_t inbox_ns_p50;
+    /// See inbox_ns_p50.
+    uint64_t inbox_ns_p99;
+    /// See inbox_ns_p50.
+    uint64_t inbox_ns_max;
+    /// From the push of an ACTION until the first chunk that takes it into account.
+    uint64_t action_ns_p50;
+    /// See action_ns_p50.
+    uint64_t action_ns_p99;
+    /// See action_ns_p50.
+    uint64_t action_ns_max;
+} rte_engine_info;
+
+/// What is known of a session. A descriptor: set struct_size. As of the end of the last tick; `queued`, `held` and
+/// `dropped`: now.
+typedef struct rte_session_info {
+    /// sizeof(rte_session_info).
+    uint32_t struct_size;
+    /// RTE_PENDING to RTE_HELD.
+    uint32_t state;
+    /// Row of the arena.
+    uint32_t row;
+    /// RTE_QUARANTINED: why.
+    rte_status status;
+    /// 1 between PAUSE and RESUME, in any state.
+    uint32_t paused;
+    /// Zero.
+    uint32_t reserved0;
+    /// Of its ATTACH.
+    uint64_t user;
+    /// Its current life.
+    uint64_t generation;
+    /// Chunks made in this life; 0 while RTE_PENDING.
+    uint64_t age;
+    /// The newest ACTION.
+    uint64_t tag;
+    /// The message whose heavy values are the applied ones; 0: none had any.
+    uint64_t heavy_tag;
+    /// Chunks in the outbox.
+    uint64_t queued;
+    /// Outputs that consumers hold, of its row.
+    uint64_t held;
+    /// Chunks of this life that were made and never popped.
+    uint64_t dropped;
+    /// Encodes started in this life.
+    uint64_t encodes;
+    /// Ticks of this life in which it was due and seeded, but sat out.
+    uint64_t ticks_out;
+} rte_session_info;
+
+/// Makes a child model of one row for `rte_replica_model`.
+typedef rte_status (*rte_replica_fn)(void *user, struct rte_model *child);
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/// Makes an engine. Copies `model` and `options` (NULL = defaults) and allocates everything that ticks will need, but for a
+/// row's output buffers: those at its first attach (or here, with RTE_PREFAULT). Takes `model->user` and
+/// `options->backend->user`, on success only. Makes no thread and calls no callback.
+///
+/// Returns RTE_OK and stores the handle in `out`. Errors, with nothing stored but `error`: RTE_ERR_ARGUMENT,
+/// RTE_ERR_VERSION, RTE_ERR_UNAVAILABLE, RTE_ERR_MEMORY.
+/// Threads: any. Callbacks: may be called in any.
+RTE_API
+rte_status rte_engine_new(const struct rte_model *model,
+                          const struct rte_engine_options *options,
+                          struct rte_engine **out,
+                          struct rte_error *error);
+
+/// Drives the engine on a thread of its own, at the model's rate, until it is stopped. Returns when `model.init` has.
+///
+/// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
+/// engine. What `init` or the backend's stream_new returned.
+/// Threads: any. Callbacks: of another engine only.
+RTE_API rte_status rte_engine_start(struct rte_engine *engine, struct rte_error *error);
+
+/// Drives the engine on the calling thread, at the model's rate, until another thread stops it.
+///
+/// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`.
+/// Threads: any. Callbacks: of another engine only.
+RTE_API rte_status rte_engine_run(struct rte_engine *engine, struct rte_error *error);
+
+/// One tick in the host's own loop. Does not pace: each call is one tick, the rate is information. Waits at most `wait_ns`
+/// nanoseconds for the lanes.
+///
+/// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
+/// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, or another thread
+/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, at the first tick.
+/// Threads: always the same one. Callbacks: of another engine only.
+RTE_API
+rte_status rte_engine_tick(struct rte_engine *engine,
+                           uint64_t wait_ns);
+
+/// A tick in which only the sessions in `due` are stepped; ids that are not attached are ignored, paused ones stay paused.
+/// Everything else of a tick happens: messages, encodes, what is in flight. After RTE_AGAIN the next call goes on with the
+/// same tick, and does not look at its `due`. `due` is borrowed until return; NULL only with `due_count` 0.
+///
+/// Returns as `rte_engine_tick`; RTE_ERR_ARGUMENT for a NULL `due`.
+/// Threads: the one of rte_engine_tick. Callbacks: of another engine only.
+RTE_API
+rte_status rte_engine_step(struct rte_engine *engine,
+                           const uint64_t *due,
+                           size_t due_count,
+                           uint64_t wait_ns);
+
+/// Runs what record_path wrote, in virtual time, on the calling thread. RTE_ERR_UNAVAILABLE in this version.
+///
+/// Threads: any. Callbacks: none.
+RTE_API rte_status rte_engine_replay(struct rte_engine *engine, const char *path, struct rte_error *error);
+
+/// Stops the engine. Pushes are refused with RTE_ERR_STATE from now on, each ATTACH and RESET still in the inbox is
+/// answered RTE_REJECTED with RTE_CLOSED; delivers what is in flight, detaches all sessions, joins our threads. After
+/// RTE_OK no callback runs or will run, but `destroy` and releases at rte_engine_free; what was delivered can still be
+/// popped. Calling it again is fine.
+///
+/// Waits at most `timeout_ns` nanoseconds, UINT64_MAX: as long as it takes. RTE_TIMEOUT: the error names the stage that has
+/// not returned; call again, or free. With timeout 0 it only asks (RTE_TIMEOUT if there was anything to wait for), and may
+/// then be called from a callback; else that is RTE_ERR_DEADLOCK. RTE_ERR_STATE: another thread is in rte_engine_tick.
+/// Threads: any; of an engine driven by tick or step: that thread. Callbacks: with timeout 0.
+RTE_API
+rte_status rte_engine_stop(struct rte_engine *engine,
+                           uint64_t timeout_ns,
+                           struct rte_error *error);
+
+/// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
+/// returns at once. In a callback of this engine: only asks for the stop and logs an error. NULL is fine. Outputs not yet
+/// released stay valid. No other call on this engine may run or come after.
+///
+/// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.
+RTE_API
+void rte_engine_free(struct rte_engine *engine);
+
+/// Pushes one message. Never blocks, also before the engine is driven. Copies the message, its values and their bytes;
+/// BORROWED bytes are borrowed until `message->release` has run. Messages of one thread keep their order.
+///
+/// RTE_OK: taken; what comes of it a notice tells. RTE_AGAIN: no room now (in the inbox, for this session, for its notices).
+/// RTE_ERR_ARGUMENT: NULL; an unknown kind, flag or key; a key twice; a value of the wrong size; values with a kind that
+/// has none; a generation with ATTACH; a non-zero reserved field. RTE_ERR_TOO_LARGE: more copied bytes than
+/// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device. RTE_ERR_STATE: after
+/// stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run.
+/// Threads: any, any number of them. Callbacks: may be called in any.
+RTE_API
+rte_status rte_inbox_push(struct rte_engine *engine,
+                          const struct rte_message *message);
+
+/// What is known of the engine now. Writes `info->struct_size` bytes.
+///
+/// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
+/// Threads: any. Callbacks: may be called in any.
+RTE_API rte_status rte_engine_get_info(const struct rte_engine *engine, struct rte_engine_info *info);
+
+/// What is known of a session. Looks at every row: not for each frame and session. Writes `info->struct_size` bytes.
+///
+/// RTE_ERR_UNKNOWN: not attached at the end of the last tick, or its RTE_DETACHED was queued since. RTE_ERR_ARGUMENT,
+/// RTE_ERR_VERSION as for `rte_engine_get_info`.
+/// Threads: any. Callbacks: may be called in any.
+RTE_API
+rte_status rte_session_get_info(const struct rte_engine *engine,
+                                uint64_t session,
+                                struct rte_session_info *info);
+
+/// The oracle for a batched model: max_sessions children of one row each. RTE_ERR_UNAVAILABLE in this version.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API rte_status rte_replica_model(struct rte_model *model, uint32_t max_sessions, rte_replica_fn make, void *user);
+
+/// The inbox's other end, for model.serve alone. RTE_ERR_UNAVAILABLE in this version.
+///
+/// Threads: model.serve's. Callbacks: model.serve alone.
+RTE_API rte_status rte_inbox_pop(struct rte_engine *engine, struct rte_message *out);
+
+/// Waits for a message, for model.serve alone. RTE_ERR_UNAVAILABLE in this version.
+///
+/// Threads: model.serve's. Callbacks: model.serve alone.
+RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns);
+
+/// The outbox's other end, for model.serve alone. RTE_ERR_UNAVAILABLE in this version.
+///
+/// Threads: model.serve's. Callbacks: model.serve alone.
+RTE_API rte_status rte_outbox_push(struct rte_engine *engine, const struct rte_output *output);
+
+/// A ready `rte_log_fn` that writes to the standard error stream: `rte warn: text`. `user` is not used.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API void rte_log_stderr(void *user, uint32_t level, const char *text);
+
+/// Pops one output into `out`. Never blocks. Notices come before chunks, each session's chunks in order, sessions in turn.
+/// The chunk's bytes are yours to read until you give the output to `rte_output_release`; a session of which you hold
+/// options.held_max outputs may lose its next chunks.
+///
+/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. On all but RTE_OK
+/// nothing was written.
+/// Threads: any, any number of them. Callbacks: may be called in any.
+RTE_API
+rte_status rte_outbox_pop(struct rte_engine *engine,
+                          struct rte_output *out);
+
+/// Waits until there is something to pop, at most `timeout_ns` nanoseconds; UINT64_MAX: as long as it takes.
+///
+/// RTE_OK: look (another thread may be faster). RTE_TIMEOUT. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty.
+/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine.
+/// Threads: any, any number of them. Callbacks: with timeout 0.
+RTE_API
+rte_status rte_outbox_wait(struct rte_engine *engine,
+                           uint64_t timeout_ns);
+
+/// A file descriptor to poll for output; -1 where there is none: in this version always. NULL
+/// engine: RTE_ERR_ARGUMENT.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
+
+/// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
+/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST it is waited for here; inline lanes know
+/// no streams: finish with the data before. NULL = now. NULL `output` is fine.
+///
+/// Threads: any, also after rte_engine_free. Callbacks: may be called in any.
+RTE_API
+void rte_output_release(struct rte_output *output,
+                        rte_stream after);
+
+/// Fills `model` with a model that runs anywhere: each byte of a chunk is
+/// (seed*131 + age*7 + action*3 + prompt*17) mod 251, where prompt is the sum of its bytes mod 256 and action is taken
+/// mod 256. 8 rows, 64-byte chunks, 60 a second, HOT, DEFERRED and ENCODE, RETRY_SAFE; change what you like before
+/// rte_engine_new. `model->struct_size` must be set. Its arrays are static. Its state, `model->user`, is allocated here:
+/// rte_engine_new takes it; if that fails, or is never called, give it to `model->destroy`.
+///
+/// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
+/// Threads: any. Callbacks: may be called in any.
+RTE_API
+rte_status rte_reference_model(struct rte_model *model);
+
+/// What a status means, as static English text. Never NULL, also for unknown numbers; do not free.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API const char *rte_status_message(rte_status status);
+
+/// The ABI version of the library that is loaded. `rte_abi_version() != RTE_ABI_VERSION`: the header and the library do
+/// not belong together.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API uint32_t rte_abi_version(void);
+
+/// The release and what this build can do, as static text: `"0.1.0 (inline, host)"`. Never NULL; do not free.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API const char *rte_version_string(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* RTE_H */

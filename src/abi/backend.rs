@@ -1,0 +1,186 @@
+//! A host's backend as the engine's [`Streams`].
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::message::{rte_event, rte_stream};
+use super::options::rte_backend;
+use crate::lane::Streams;
+use crate::model::{RawEvent, RawStream};
+use crate::queue::ReleaseFence;
+use crate::time::Wake;
+use crate::word::{Lane, Nanos, Status};
+
+/// The host's functions; shared by the lanes and the outputs that are still out. All but two were checked to be there.
+pub(super) struct Table {
+    table: rte_backend,
+    /// What `set_wake` was given. It lives as long as the table.
+    bell: Bell,
+    /// The engine was made: `destroy` is owed.
+    is_taken: AtomicBool,
+}
+
+struct Bell {
+    kicked: Arc<AtomicBool>,
+    parked: Arc<Wake>,
+}
+
+// SAFETY: the host promises that its functions may be called from the threads that rte.h names.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+unsafe extern "C" fn wake(engine: *mut c_void) {
+    // SAFETY: given to `set_wake` with the address of a bell that lives until the table goes.
+    let bell = unsafe { &*engine.cast::<Bell>() };
+    bell.kicked.store(true, Ordering::SeqCst);
+    bell.parked.notify();
+}
+
+/// Calls a function of the table that is there.
+macro_rules! call {
+    ($self:ident . $name:ident ( $($argument:expr),* )) => {
+        match $self.table.$name {
+            // SAFETY: a callback of the host, with its own handles.
+            Some(function) => unsafe { function($self.table.user $(, $argument)*) },
+            None => unreachable!("checked when the table was read"),
+        }
+    };
+}
+
+impl Table {
+    pub(super) fn new(table: rte_backend, kicked: Arc<AtomicBool>, parked: Arc<Wake>) -> Arc<Table> {
+        Arc::new(Table { table, bell: Bell { kicked, parked }, is_taken: AtomicBool::new(false) })
+    }
+
+    /// The engine is made: from now on `user` is the table's.
+    pub(super) fn take(&self) {
+        self.is_taken.store(true, Ordering::Relaxed);
+    }
+
+    fn event(&self) -> Result<RawEvent, Status> {
+        let mut event: rte_event = std::ptr::null_mut();
+        Status::of_callback(call!(self.event_new(&mut event)))?;
+        Ok(RawEvent(event.expose_provenance()))
+    }
+
+    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Status> {
+        Status::of_callback(call!(self.record(event_of(event), stream_of(stream))))
+    }
+
+    fn sync(&self, event: RawEvent, timeout: Nanos) -> Result<bool, Status> {
+        match call!(self.sync(event_of(event), timeout)) {
+            code if code == Status::TIMEOUT.0 => Ok(false),
+            code => Status::of_callback(code).map(|()| true),
+        }
+    }
+
+    fn free(&self, event: RawEvent) {
+        call!(self.event_free(event_of(event)));
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if let (true, Some(destroy)) = (*self.is_taken.get_mut(), self.table.destroy) {
+            // SAFETY: the last call: lanes and outputs have let go of the table.
+            unsafe { destroy(self.table.user) };
+        }
+    }
+}
+
+impl ReleaseFence for Table {
+    /// Waits here until what the consumer enqueued on its stream has passed.
+    fn await_stream(&self, stream: RawStream) {
+        let Ok(event) = self.event() else { return };
+        if self.record(event, stream).is_ok() {
+            while let Ok(false) = self.sync(event, Nanos::MAX) {}
+        }
+        self.free(event);
+    }
+}
+
+fn stream_of(stream: RawStream) -> rte_stream {
+    std::ptr::with_exposed_provenance_mut(stream.0)
+}
+
+fn event_of(event: RawEvent) -> rte_event {
+    std::ptr::with_exposed_provenance_mut(event.0)
+}
+
+/// The lanes' side of the table.
+pub(super) struct HostStreams {
+    table: Arc<Table>,
+    /// Streams that the host lent, by lane; 0: made here.
+    lent: [RawStream; Lane::COUNT],
+    made: Vec<RawStream>,
+    is_open: bool,
+}
+
+impl HostStreams {
+    pub(super) fn new(table: Arc<Table>, lent: [rte_stream; Lane::COUNT]) -> HostStreams {
+        let lent = lent.map(|stream| RawStream(stream.expose_provenance()));
+        HostStreams { table, lent, made: Vec::new(), is_open: false }
+    }
+}
+
+impl Streams for HostStreams {
+    fn stream(&mut self, lane: Lane) -> Result<RawStream, Status> {
+        self.is_open = true;
+        if let (Lane::Hot, Some(set_wake)) = (lane, self.table.table.set_wake) {
+            let bell = (&raw const self.table.bell).cast_mut().cast();
+            // SAFETY: a callback of the host; the bell outlives the NULL that `close` sends.
+            unsafe { set_wake(self.table.table.user, Some(wake), bell) };
+        }
+        if self.lent[lane.at()] != RawStream(0) {
+            return Ok(self.lent[lane.at()]);
+        }
+        let mut stream: rte_stream = std::ptr::null_mut();
+        let table = &self.table;
+        Status::of_callback(call!(table.stream_new(lane.at() as u32, &mut stream)))?;
+        self.made.push(RawStream(stream.expose_provenance()));
+        Ok(RawStream(stream.expose_provenance()))
+    }
+
+    fn event(&mut self) -> Result<RawEvent, Status> {
+        self.table.event()
+    }
+
+    fn record(&mut self, event: RawEvent, stream: RawStream) -> Result<(), Status> {
+        self.table.record(event, stream)
+    }
+
+    fn wait(&mut self, stream: RawStream, event: RawEvent) -> Result<(), Status> {
+        let table = &self.table;
+        Status::of_callback(call!(table.wait(stream_of(stream), event_of(event))))
+    }
+
+    fn query(&mut self, event: RawEvent) -> Result<bool, Status> {
+        let table = &self.table;
+        match call!(table.query(event_of(event))) {
+            code if code == Status::AGAIN.0 => Ok(false),
+            code => Status::of_callback(code).map(|()| true),
+        }
+    }
+
+    fn sync(&mut self, event: RawEvent, timeout: Nanos) -> Result<bool, Status> {
+        self.table.sync(event, timeout)
+    }
+
+    fn close(&mut self, events: &mut dyn Iterator<Item = RawEvent>) {
+        let table = &self.table;
+        events.for_each(|event| table.free(event));
+        for stream in self.made.drain(..) {
+            call!(table.stream_free(stream_of(stream)));
+        }
+        if let (true, Some(set_wake)) = (self.is_open, table.table.set_wake) {
+            // SAFETY: a callback of the host: no more wake-ups.
+            unsafe { set_wake(table.table.user, None, std::ptr::null_mut()) };
+        }
+    }
+
+    fn wakes(&self) -> bool {
+        self.table.table.set_wake.is_some()
+    }
+}

@@ -1,0 +1,279 @@
+//! The engine: made, driven, stopped, freed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32};
+
+use super::backend::{HostStreams, Table};
+use super::guard::{guard, is_forked, watch_forks, with_engine};
+use super::log::log_of;
+use super::model::{CModel, rte_model};
+use super::options::{
+    self, Options, RTE_LANES_HOST, RTE_PIPELINE_OFF, RTE_PIPELINE_ON, RTE_PREFAULT, rte_engine_options,
+};
+use super::status::{report, rte_error, rte_status};
+use crate::engine::{Cohort, Engine, Failure, Plan, Settings, Shared};
+use crate::lane::{InlineLanes, Lanes, StreamLanes, Target};
+use crate::model::Model;
+use crate::queue::{Inbox, LIFE_NOTICES, Outbox, ReleaseFence, Sizes};
+use crate::telemetry::{Board, Counters, Gauges, Level, Watch};
+use crate::time::Wake;
+use crate::word::{Lane, Status};
+
+/// An engine: many live sessions of one model. Made by `rte_engine_new`.
+pub struct rte_engine {
+    _opaque: [u8; 0],
+}
+
+/// Makes an engine. Copies `model` and `options` (NULL = defaults) and allocates everything that ticks will need, but for a
+/// row's output buffers: those at its first attach (or here, with RTE_PREFAULT). Takes `model->user` and
+/// `options->backend->user`, on success only. Makes no thread and calls no callback.
+///
+/// Returns RTE_OK and stores the handle in `out`. Errors, with nothing stored but `error`: RTE_ERR_ARGUMENT,
+/// RTE_ERR_VERSION, RTE_ERR_UNAVAILABLE, RTE_ERR_MEMORY.
+/// Threads: any. Callbacks: may be called in any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_new(
+    model: *const rte_model,
+    options: *const rte_engine_options,
+    out: *mut *mut rte_engine,
+    error: *mut rte_error,
+) -> rte_status {
+    guard(|| {
+        if out.is_null() {
+            return report(&Failure::new(Status::ARGUMENT, "out: NULL"), error);
+        }
+        // SAFETY: the host's descriptors are NULL or valid, by the contract of this call.
+        match unsafe { make(model, options) } {
+            Ok(engine) => {
+                // SAFETY: the host gave a valid place for a pointer.
+                unsafe { out.write_unaligned(Arc::into_raw(engine).cast_mut().cast()) };
+                0
+            }
+            Err(failure) => report(&failure, error),
+        }
+    })
+}
+
+/// # Safety
+/// Both are NULL or descriptors whose pointers are valid for this call.
+unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> Result<Arc<Engine>, Failure> {
+    // SAFETY: the caller's promise.
+    let (model, options) = unsafe { (CModel::read(model)?, options::read(options)?) };
+    // SAFETY: the caller's promise.
+    let clock = unsafe { options::read_clock(&options.table)? };
+    let is_host = options.table.lanes == RTE_LANES_HOST;
+    // SAFETY: the caller's promise.
+    let backend = if is_host { Some(unsafe { options::read_backend(&options.table)? }) } else { None };
+    let no_memory = || Failure::new(Status::MEMORY, "no memory for the engine's rows and queues");
+    watch_forks();
+
+    let manifest = model.manifest();
+    let plan = plan(&options, manifest, is_host);
+    let rows = manifest.max_sessions;
+    let (parked, kicked) = (Arc::new(Wake::default()), Arc::new(AtomicBool::new(false)));
+    let sizes = Sizes {
+        rows,
+        depth: options.depth,
+        notices: LIFE_NOTICES as usize * (2 * rows as usize + options.limits.messages),
+    };
+    let watch = Arc::new(Watch::default());
+    let shared = Arc::new(Shared {
+        inbox: Inbox::new(options.limits).ok_or_else(no_memory)?,
+        outbox: Arc::new(Outbox::new(sizes, options.policy, parked.clone())),
+        board: Board::new(rows),
+        counters: Counters::default(),
+        gauges: Gauges::default(),
+        watch: watch.clone(),
+        parked: parked.clone(),
+        paced: Wake::default(),
+        stopping: AtomicBool::new(false),
+        kicked: kicked.clone(),
+        death: AtomicI32::new(0),
+        log: log_of(options.table.log, options.table.log_user, options.table.log_level),
+        clock,
+    });
+    let settings = Settings {
+        rate: manifest.rate,
+        thread_name: options.thread_name.clone(),
+        stall: if options.table.stall_ns == 0 { 1_000_000_000 } else { options.table.stall_ns },
+        message_bytes: options.limits.message_bytes,
+        is_host,
+        plan,
+    };
+    let table = backend.map(|backend| Table::new(backend, kicked, parked));
+    let model = Arc::new(model);
+    let target = Target { model: model.clone(), watch };
+    let lanes: Box<dyn Lanes> = match &table {
+        Some(table) => {
+            let streams = HostStreams::new(table.clone(), options.table.streams);
+            Box::new(StreamLanes::new(target.clone(), Box::new(streams)))
+        }
+        None => Box::new(InlineLanes::new(target.clone())),
+    };
+    let device = table.clone().map(|table| table as Arc<dyn ReleaseFence>);
+    let cohort = Cohort::new(shared, target, lanes, plan, device).ok_or_else(no_memory)?;
+    // The host's objects are taken on success only.
+    model.take();
+    table.into_iter().for_each(|table| table.take());
+    Ok(Engine::new(cohort, settings))
+}
+
+fn plan(options: &Options, manifest: &crate::model::Manifest, lanes_overlap: bool) -> Plan {
+    let or = |value: u32, default: u32| if value == 0 { default } else { value };
+    let pipelined = match options.table.pipeline {
+        RTE_PIPELINE_ON => true,
+        RTE_PIPELINE_OFF => false,
+        _ => lanes_overlap && manifest.has(Lane::Deferred),
+    };
+    Plan {
+        pipelined,
+        seed_attempts: or(options.table.seed_attempts, 3),
+        encode_attempts: or(options.table.encode_attempts, 3),
+        quota: options.depth + options.held + if pipelined { 2 } else { 1 },
+        prefault: options.table.flags & RTE_PREFAULT != 0,
+    }
+}
+
+/// Drives the engine on a thread of its own, at the model's rate, until it is stopped. Returns when `model.init` has.
+///
+/// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
+/// engine. What `init` or the backend's stream_new returned.
+/// Threads: any. Callbacks: of another engine only.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_start(engine: *mut rte_engine, error: *mut rte_error) -> rte_status {
+    if engine.is_null() {
+        return report(&Failure::new(Status::ARGUMENT, "engine: NULL"), error);
+    }
+    with_engine(engine, |borrowed| {
+        // SAFETY: the handle owns a count of the engine; the thread gets one of its own.
+        let engine = unsafe {
+            Arc::increment_strong_count(borrowed);
+            Arc::from_raw(borrowed)
+        };
+        answer(engine.start(), error)
+    })
+}
+
+fn answer(result: Result<(), Failure>, error: *mut rte_error) -> rte_status {
+    result.map_or_else(|failure| report(&failure, error), |()| 0)
+}
+
+/// Drives the engine on the calling thread, at the model's rate, until another thread stops it.
+///
+/// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`.
+/// Threads: any. Callbacks: of another engine only.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_run(engine: *mut rte_engine, error: *mut rte_error) -> rte_status {
+    if engine.is_null() {
+        return report(&Failure::new(Status::ARGUMENT, "engine: NULL"), error);
+    }
+    with_engine(engine, |engine| answer(engine.run(), error))
+}
+
+/// One tick in the host's own loop. Does not pace: each call is one tick, the rate is information. Waits at most `wait_ns`
+/// nanoseconds for the lanes.
+///
+/// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
+/// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, or another thread
+/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, at the first tick.
+/// Threads: always the same one. Callbacks: of another engine only.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_tick(engine: *mut rte_engine, wait_ns: u64) -> rte_status {
+    with_engine(engine, |engine| progress(engine.tick(None, wait_ns)))
+}
+
+/// A tick in which only the sessions in `due` are stepped; ids that are not attached are ignored, paused ones stay paused.
+/// Everything else of a tick happens: messages, encodes, what is in flight. After RTE_AGAIN the next call goes on with the
+/// same tick, and does not look at its `due`. `due` is borrowed until return; NULL only with `due_count` 0.
+///
+/// Returns as `rte_engine_tick`; RTE_ERR_ARGUMENT for a NULL `due`.
+/// Threads: the one of rte_engine_tick. Callbacks: of another engine only.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_step(
+    engine: *mut rte_engine,
+    due: *const u64,
+    due_count: usize,
+    wait_ns: u64,
+) -> rte_status {
+    with_engine(engine, |engine| {
+        let due = match (due.is_null(), due_count) {
+            (_, 0) => &[],
+            (true, _) => return Status::ARGUMENT.0,
+            // SAFETY: the host gave an array of `due_count` ids.
+            (false, count) => unsafe { std::slice::from_raw_parts(due, count) },
+        };
+        progress(engine.tick(Some(due), wait_ns))
+    })
+}
+
+fn progress(result: Result<bool, Status>) -> rte_status {
+    match result {
+        Ok(true) => 0,
+        Ok(false) => Status::AGAIN.0,
+        Err(status) => status.0,
+    }
+}
+
+/// Runs what record_path wrote, in virtual time, on the calling thread. RTE_ERR_UNAVAILABLE in this version.
+///
+/// Threads: any. Callbacks: none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_replay(
+    engine: *mut rte_engine,
+    path: *const std::ffi::c_char,
+    error: *mut rte_error,
+) -> rte_status {
+    let _ = path;
+    with_engine(engine, |_| report(&Failure::new(Status::UNAVAILABLE, "rte_engine_replay: not in this version"), error))
+}
+
+/// Stops the engine. Pushes are refused with RTE_ERR_STATE from now on, each ATTACH and RESET still in the inbox is
+/// answered RTE_REJECTED with RTE_CLOSED; delivers what is in flight, detaches all sessions, joins our threads. After
+/// RTE_OK no callback runs or will run, but `destroy` and releases at rte_engine_free; what was delivered can still be
+/// popped. Calling it again is fine.
+///
+/// Waits at most `timeout_ns` nanoseconds, UINT64_MAX: as long as it takes. RTE_TIMEOUT: the error names the stage that has
+/// not returned; call again, or free. With timeout 0 it only asks (RTE_TIMEOUT if there was anything to wait for), and may
+/// then be called from a callback; else that is RTE_ERR_DEADLOCK. RTE_ERR_STATE: another thread is in rte_engine_tick.
+/// Threads: any; of an engine driven by tick or step: that thread. Callbacks: with timeout 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_stop(
+    engine: *mut rte_engine,
+    timeout_ns: u64,
+    error: *mut rte_error,
+) -> rte_status {
+    if engine.is_null() {
+        return report(&Failure::new(Status::ARGUMENT, "engine: NULL"), error);
+    }
+    with_engine(engine, |engine| answer(engine.stop(timeout_ns), error))
+}
+
+/// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
+/// returns at once. In a callback of this engine: only asks for the stop and logs an error. NULL is fine. Outputs not yet
+/// released stay valid. No other call on this engine may run or come after.
+///
+/// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_engine_free(engine: *mut rte_engine) {
+    if engine.is_null() || is_forked() {
+        return;
+    }
+    let mut is_over = false;
+    with_engine(engine, |engine| {
+        if engine.is_inside() {
+            engine.ask_to_stop();
+            let line = || "rte_engine_free in a callback of the same engine: only the stop was asked for".to_string();
+            engine.shared.log.say(Level::Error, line);
+        } else if !engine.has_timed_out() {
+            is_over = engine.stop(u64::MAX).is_ok();
+        }
+        0
+    });
+    if is_over {
+        guard(|| {
+            // SAFETY: the handle's own count, given up once: the host may not use the handle again.
+            drop(unsafe { Arc::from_raw(engine.cast::<Engine>()) });
+            0
+        });
+    }
+}

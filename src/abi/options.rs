@@ -1,0 +1,310 @@
+//! How an engine is to be: lanes, queues, time.
+
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+use super::descriptor;
+use super::log::{RTE_LOG_DEBUG, rte_log_fn};
+use super::manifest::{check_bits, check_zero};
+use super::message::{rte_event, rte_stream};
+use super::output::rte_output;
+use super::status::rte_status;
+use crate::engine::Failure;
+use crate::queue::{Limits, MAX_BYTES, Policy};
+use crate::word::Status;
+
+/// Where stages run: CUDA if a device is there, else inline. In this version: inline.
+pub const RTE_LANES_AUTO: u32 = 0;
+/// Where stages run: at once, on the engine's thread.
+pub const RTE_LANES_INLINE: u32 = 1;
+/// Where stages run: a thread for each lane. UNAVAILABLE in this version.
+pub const RTE_LANES_THREADS: u32 = 2;
+/// Where stages run: CUDA streams. UNAVAILABLE in this version.
+pub const RTE_LANES_CUDA: u32 = 3;
+/// Where stages run: streams of `options.backend`.
+pub const RTE_LANES_HOST: u32 = 4;
+
+/// Pipelined if lanes overlap and there is a DEFERRED stage.
+pub const RTE_PIPELINE_AUTO: u32 = 0;
+/// Pipelined: chunk N-1 is finished and delivered in the tick that makes chunk N.
+pub const RTE_PIPELINE_ON: u32 = 1;
+/// Not pipelined: each tick delivers its own chunk.
+pub const RTE_PIPELINE_OFF: u32 = 2;
+
+/// A slow consumer loses the oldest chunk of that session. (The newest alone: this, with outbox_depth 1.)
+pub const RTE_DROP_OLDEST: u32 = 0;
+/// A slow consumer loses the newest chunk of that session.
+pub const RTE_DROP_NEWEST: u32 = 1;
+/// Nothing is lost: the session sits out until its consumer has taken one. UNAVAILABLE in this version.
+pub const RTE_HOLD: u32 = 2;
+
+/// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
+pub const RTE_SKIP: u32 = 0;
+/// A tick that ends late: run back to back until on the grid again. UNAVAILABLE in this version.
+pub const RTE_CATCH_UP: u32 = 1;
+
+/// Flag of options: commit every row's output buffers at rte_engine_new, not at the row's first attach.
+pub const RTE_PREFAULT: u32 = 1;
+
+/// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
+/// engine's thread, event_new, record, sync and event_free also from `rte_output_release` with a stream, on any thread,
+/// until the last output is released. A status other than those named ends the engine with it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rte_backend {
+    /// sizeof(rte_backend).
+    pub struct_size: u32,
+    /// Must be zero.
+    pub reserved: u32,
+    /// Given to every function.
+    pub user: *mut c_void,
+    /// Makes the stream of a lane (RTE_HOT, RTE_DEFERRED, RTE_ENCODE), when the engine is first driven.
+    pub stream_new:
+        Option<unsafe extern "C-unwind" fn(user: *mut c_void, lane: u32, out: *mut rte_stream) -> rte_status>,
+    /// Frees one that stream_new made.
+    pub stream_free: Option<unsafe extern "C-unwind" fn(user: *mut c_void, stream: rte_stream)>,
+    /// Makes an event.
+    pub event_new: Option<unsafe extern "C-unwind" fn(user: *mut c_void, out: *mut rte_event) -> rte_status>,
+    /// Frees one; it may still be waited for only after an error.
+    pub event_free: Option<unsafe extern "C-unwind" fn(user: *mut c_void, event: rte_event)>,
+    /// The event passes when all that is enqueued on the stream now is done. Recorded again only after it has passed.
+    pub record:
+        Option<unsafe extern "C-unwind" fn(user: *mut c_void, event: rte_event, stream: rte_stream) -> rte_status>,
+    /// What is enqueued on the stream from now on runs after the event's last record.
+    pub wait:
+        Option<unsafe extern "C-unwind" fn(user: *mut c_void, stream: rte_stream, event: rte_event) -> rte_status>,
+    /// RTE_OK: passed. RTE_AGAIN: not yet.
+    pub query: Option<unsafe extern "C-unwind" fn(user: *mut c_void, event: rte_event) -> rte_status>,
+    /// Waits at most so long. RTE_OK: passed. RTE_TIMEOUT: not yet.
+    pub sync: Option<unsafe extern "C-unwind" fn(user: *mut c_void, event: rte_event, timeout_ns: u64) -> rte_status>,
+    /// May be NULL. Called once with a function to call, on any thread, when an event has passed, and at the end with NULL.
+    /// Without it a parked engine looks every 100 us.
+    pub set_wake: Option<
+        unsafe extern "C-unwind" fn(
+            user: *mut c_void,
+            wake: Option<unsafe extern "C" fn(engine: *mut c_void)>,
+            engine: *mut c_void,
+        ),
+    >,
+    /// May be NULL. Once, after the last call of any other; not if rte_engine_new failed.
+    pub destroy: Option<unsafe extern "C-unwind" fn(user: *mut c_void)>,
+}
+
+/// Time of your own (replay, tests). A descriptor. Both functions are needed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rte_clock {
+    /// sizeof(rte_clock).
+    pub struct_size: u32,
+    /// Must be zero.
+    pub reserved: u32,
+    /// Given to both functions.
+    pub user: *mut c_void,
+    /// Nanoseconds; never goes back. On any thread: pushes are stamped with it.
+    pub now: Option<unsafe extern "C-unwind" fn(user: *mut c_void) -> u64>,
+    /// Sleeps until a grid point; may return early, also when it should end for a stop. An engine with nothing to do waits
+    /// on its own.
+    pub sleep_until: Option<unsafe extern "C-unwind" fn(user: *mut c_void, ns: u64)>,
+}
+
+/// How an engine is to be. A descriptor: set struct_size, leave the rest zero; zero is the default, now and later.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rte_engine_options {
+    /// sizeof(rte_engine_options).
+    pub struct_size: u32,
+    /// RTE_LANES_*.
+    pub lanes: u32,
+    /// RTE_PIPELINE_*.
+    pub pipeline: u32,
+    /// CUDA ordinal; looked at with CUDA lanes only.
+    pub device: i32,
+    /// RTE_LANES_HOST alone. Copied.
+    pub backend: *const rte_backend,
+    /// NULL = the real one. Copied.
+    pub clock: *const rte_clock,
+    /// By lane; NULL = ours. Borrowed until rte_engine_free. Not with inline lanes.
+    pub streams: [rte_stream; 3],
+    /// Messages; rounded up to a power of two, 8 to 65536; 0 = 1024. One session may use a quarter, all ACTIONs together
+    /// three quarters.
+    pub inbox_capacity: u32,
+    /// Largest sum of copied values in a message; 0 = 64 KiB.
+    pub message_bytes: u32,
+    /// Room for copied values larger than 192 bytes a message; 0 = 4 MiB; at most 512 MiB. Made larger where it could not
+    /// hold four messages.
+    pub inbox_bytes: u64,
+    /// Chunks per session; at most 4096; 0 = 4.
+    pub outbox_depth: u32,
+    /// Outputs of one session that a consumer may hold at once; at most 4096; 0 = 2.
+    pub held_max: u32,
+    /// RTE_DROP_OLDEST, RTE_DROP_NEWEST, RTE_HOLD.
+    pub outbox_policy: u32,
+    /// RTE_SKIP, RTE_CATCH_UP.
+    pub overrun: u32,
+    /// With RTE_CATCH_UP; 0 = 4.
+    pub max_catch_up: u32,
+    /// Whole-call failures of seed before a session is rejected; 0 = 3.
+    pub seed_attempts: u32,
+    /// Whole-call failures of ENCODE in a row before a row is quarantined; 0 = 3.
+    pub encode_attempts: u32,
+    /// So many encode batches of different rows at once; 0 = 1. More than 1: UNAVAILABLE in this version.
+    pub encode_lanes: u32,
+    /// RTE_LOG_*; 0 = RTE_LOG_WARN.
+    pub log_level: u32,
+    /// NULL = silent.
+    pub log: rte_log_fn,
+    /// Given to `log`.
+    pub log_user: *mut c_void,
+    /// Instead of the outbox. UNAVAILABLE in this version.
+    pub on_output: Option<unsafe extern "C-unwind" fn(user: *mut c_void, output: *mut rte_output)>,
+    /// Given to `on_output`.
+    pub on_output_user: *mut c_void,
+    /// Of rte_engine_start's thread; NULL = "rte". Copied; systems show the first 15 bytes.
+    pub thread_name: *const c_char,
+    /// 0 = anywhere. Anything else: UNAVAILABLE in this version.
+    pub cpu_mask: u64,
+    /// 0 = as it is, 1..99 = SCHED_FIFO. Not 0: UNAVAILABLE in this version.
+    pub priority: u32,
+    /// RTE_PREFAULT.
+    pub flags: u32,
+    /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
+    pub stall_ns: u64,
+    /// Before a grid point: spin at most this long, the rest asleep; 0 = never spin.
+    pub spin_ns: u64,
+    /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
+    pub trace_path: *const c_char,
+    /// NULL = none. A record for rte_engine_replay: UNAVAILABLE in this version.
+    pub record_path: *const c_char,
+}
+
+/// Options that were read and checked.
+pub(super) struct Options {
+    pub table: rte_engine_options,
+    pub policy: Policy,
+    pub limits: Limits,
+    pub depth: usize,
+    pub held: usize,
+    pub thread_name: Box<str>,
+}
+
+fn wrong(message: String) -> Failure {
+    Failure::new(Status::ARGUMENT, message)
+}
+
+fn later(is_asked: bool, what: &str) -> Result<(), Failure> {
+    if is_asked {
+        Err(Failure::new(Status::UNAVAILABLE, format!("options.{what}: not in this version")))
+    } else {
+        Ok(())
+    }
+}
+
+/// `value`, or `default` for 0; at most `most`.
+fn number(name: &str, value: u64, default: u64, most: u64) -> Result<u64, Failure> {
+    match value {
+        0 => Ok(default),
+        value if value > most => Err(wrong(format!("options.{name}: {value} is more than {most}"))),
+        value => Ok(value),
+    }
+}
+
+/// # Safety
+/// `options` is NULL (defaults) or a descriptor whose pointers are valid for this call.
+pub(super) unsafe fn read(options: *const rte_engine_options) -> Result<Options, Failure> {
+    let defaults = rte_engine_options { struct_size: size_of::<rte_engine_options>() as u32, ..zeroed() };
+    let options = if options.is_null() { &raw const defaults } else { options };
+    // SAFETY: the caller's promise.
+    let table = unsafe { descriptor::read(options, "options")? };
+    check_choices(&table)?;
+    check_later(&table)?;
+    // SAFETY: the caller's promise.
+    let thread_name = unsafe { descriptor::text(table.thread_name) };
+    let messages = number("inbox_capacity", table.inbox_capacity.into(), 1024, 65_536)?.max(8).next_power_of_two();
+    Ok(Options {
+        table,
+        policy: if table.outbox_policy == RTE_DROP_NEWEST { Policy::DropNewest } else { Policy::DropOldest },
+        limits: Limits {
+            messages: messages as usize,
+            message_bytes: number("message_bytes", table.message_bytes.into(), 64 << 10, 64 << 20)? as usize,
+            bytes: number("inbox_bytes", table.inbox_bytes, 4 << 20, MAX_BYTES)?,
+        },
+        depth: number("outbox_depth", table.outbox_depth.into(), 4, 4096)? as usize,
+        held: number("held_max", table.held_max.into(), 2, 4096)? as usize,
+        thread_name: if thread_name.is_empty() { "rte".into() } else { thread_name },
+    })
+}
+
+fn zeroed() -> rte_engine_options {
+    // SAFETY: numbers, pointers and nullable functions: zero is a value of each.
+    unsafe { std::mem::zeroed() }
+}
+
+fn check_choices(table: &rte_engine_options) -> Result<(), Failure> {
+    let choice = |name: &str, value: u32, most: u32| {
+        if value > most { Err(wrong(format!("options.{name}: {value} is not one of 0..={most}"))) } else { Ok(()) }
+    };
+    choice("lanes", table.lanes, RTE_LANES_HOST)?;
+    choice("pipeline", table.pipeline, RTE_PIPELINE_OFF)?;
+    choice("outbox_policy", table.outbox_policy, RTE_HOLD)?;
+    choice("overrun", table.overrun, RTE_CATCH_UP)?;
+    choice("log_level", table.log_level, RTE_LOG_DEBUG)?;
+    choice("encode_lanes", table.encode_lanes, 8)?;
+    choice("priority", table.priority, 99)?;
+    check_bits("options.flags", table.flags, RTE_PREFAULT)?;
+    let is_host = table.lanes == RTE_LANES_HOST;
+    if is_host == table.backend.is_null() {
+        let what = if is_host { "NULL, but lanes is RTE_LANES_HOST" } else { "set, but lanes is not RTE_LANES_HOST" };
+        return Err(wrong(format!("options.backend: {what}")));
+    }
+    match table.streams.iter().position(|stream| !stream.is_null()) {
+        Some(at) if !is_host => Err(wrong(format!("options.streams[{at}]: set, but inline lanes have no streams"))),
+        _ => Ok(()),
+    }
+}
+
+fn check_later(table: &rte_engine_options) -> Result<(), Failure> {
+    later(table.lanes == RTE_LANES_THREADS, "lanes: RTE_LANES_THREADS")?;
+    later(table.lanes == RTE_LANES_CUDA, "lanes: RTE_LANES_CUDA")?;
+    later(table.outbox_policy == RTE_HOLD, "outbox_policy: RTE_HOLD")?;
+    later(table.overrun == RTE_CATCH_UP, "overrun: RTE_CATCH_UP")?;
+    later(table.encode_lanes > 1, &format!("encode_lanes: {}", table.encode_lanes))?;
+    later(table.on_output.is_some(), "on_output")?;
+    later(table.cpu_mask != 0, &format!("cpu_mask: {:#x}", table.cpu_mask))?;
+    later(table.priority != 0, &format!("priority: {}", table.priority))?;
+    later(!table.trace_path.is_null(), "trace_path")?;
+    later(!table.record_path.is_null(), "record_path")
+}
+
+/// # Safety
+/// `options.backend` is valid for this call.
+pub(super) unsafe fn read_backend(table: &rte_engine_options) -> Result<rte_backend, Failure> {
+    // SAFETY: the caller's promise.
+    let backend = unsafe { descriptor::read(table.backend, "options.backend")? };
+    check_zero("options.backend.reserved", backend.reserved.into())?;
+    let needed = [
+        ("stream_new", backend.stream_new.is_some()),
+        ("stream_free", backend.stream_free.is_some()),
+        ("event_new", backend.event_new.is_some()),
+        ("event_free", backend.event_free.is_some()),
+        ("record", backend.record.is_some()),
+        ("wait", backend.wait.is_some()),
+        ("query", backend.query.is_some()),
+        ("sync", backend.sync.is_some()),
+    ];
+    match needed.iter().find(|(_, is_there)| !is_there) {
+        Some((name, _)) => Err(wrong(format!("options.backend.{name}: NULL"))),
+        None => Ok(backend),
+    }
+}
+
+/// # Safety
+/// `options.clock` is NULL or valid for this call.
+pub(super) unsafe fn read_clock(table: &rte_engine_options) -> Result<Arc<dyn crate::time::Clock>, Failure> {
+    if table.clock.is_null() {
+        return Ok(Arc::new(crate::time::RealClock { spin: table.spin_ns }));
+    }
+    // SAFETY: the caller's promise.
+    let clock = unsafe { descriptor::read(table.clock, "options.clock")? };
+    check_zero("options.clock.reserved", clock.reserved.into())?;
+    super::clock::CClock::of(clock)
+}

@@ -1,0 +1,146 @@
+//! The outbox: what the host pops.
+
+use std::ffi::c_void;
+
+use super::engine::rte_engine;
+use super::guard::with_engine;
+use super::message::rte_stream;
+use super::output::*;
+use super::status::rte_status;
+use crate::model::RawStream;
+use crate::output::{Chunk, Event, Notice, Output, Stamp};
+use crate::queue::{Lease, Popped};
+use crate::time::real_now;
+use crate::word::{Status, hook};
+
+/// Pops one output into `out`. Never blocks. Notices come before chunks, each session's chunks in order, sessions in turn.
+/// The chunk's bytes are yours to read until you give the output to `rte_output_release`; a session of which you hold
+/// options.held_max outputs may lose its next chunks.
+///
+/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. On all but RTE_OK
+/// nothing was written.
+/// Threads: any, any number of them. Callbacks: may be called in any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_output) -> rte_status {
+    with_engine(engine, |engine| {
+        if out.is_null() {
+            return Status::ARGUMENT.0;
+        }
+        let output = match engine.shared.outbox.pop() {
+            Popped::Output(Output::Chunk(chunk, missing)) => chunk_record(chunk, missing),
+            Popped::Output(Output::Notice(notice)) => notice_record(&notice),
+            Popped::Empty => return Status::AGAIN.0,
+            Popped::Ended(status) => return status.0,
+        };
+        // SAFETY: the host gave a valid place for an output.
+        unsafe { out.write_unaligned(output) };
+        0
+    })
+}
+
+/// Waits until there is something to pop, at most `timeout_ns` nanoseconds; UINT64_MAX: as long as it takes.
+///
+/// RTE_OK: look (another thread may be faster). RTE_TIMEOUT. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty.
+/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine.
+/// Threads: any, any number of them. Callbacks: with timeout 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_outbox_wait(engine: *mut rte_engine, timeout_ns: u64) -> rte_status {
+    with_engine(engine, |engine| {
+        if timeout_ns > 0 && engine.is_inside() {
+            return Status::DEADLOCK.0;
+        }
+        let deadline = (timeout_ns != u64::MAX).then(|| real_now().saturating_add(timeout_ns));
+        match engine.shared.outbox.wait(deadline) {
+            None => Status::TIMEOUT.0,
+            Some(Popped::Ended(status)) => status.0,
+            Some(_) => 0,
+        }
+    })
+}
+
+/// A file descriptor to poll for output; -1 where there is none: in this version always. NULL
+/// engine: RTE_ERR_ARGUMENT.
+///
+/// Threads: any. Callbacks: may be called in any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_outbox_fd(engine: *mut rte_engine) -> libc::intptr_t {
+    with_engine(engine, |_| -1) as libc::intptr_t
+}
+
+/// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
+/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST it is waited for here; inline lanes know
+/// no streams: finish with the data before. NULL = now. NULL `output` is fine.
+///
+/// Threads: any, also after rte_engine_free. Callbacks: may be called in any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_output_release(output: *mut rte_output, after: rte_stream) {
+    if output.is_null() || super::guard::is_forked() {
+        return;
+    }
+    super::guard::guard(|| {
+        // SAFETY: the host gave a record that pop has filled, or one that is zero.
+        let owner = unsafe { (&raw const (*output).owner).read_unaligned() };
+        // SAFETY: as above; a record is plain data.
+        unsafe { output.write_bytes(0, 1) };
+        if !owner.is_null() {
+            // SAFETY: the owner of a record that pop filled, taken once: the record no longer has it.
+            let lease = unsafe { Lease::from_consumer(owner.expose_provenance()) };
+            if !after.is_null() {
+                lease.await_stream(RawStream(after.expose_provenance()));
+            }
+        }
+        0
+    });
+}
+
+fn blank(kind: u32) -> rte_output {
+    // SAFETY: numbers and pointers: zero is a value of each.
+    rte_output { kind, stage: hook::NONE, ..unsafe { std::mem::zeroed() } }
+}
+
+fn chunk_record(chunk: Chunk, missing: u64) -> rte_output {
+    let Chunk { stamp, size, data } = chunk;
+    let Stamp { session, user, generation, row, index, tick, tag, heavy_tag, start, done, frames, .. } = stamp;
+    rte_output {
+        session: session.0,
+        user,
+        generation: generation.0,
+        index,
+        dropped: missing,
+        tick,
+        tag,
+        heavy_tag,
+        start_ns: start,
+        done_ns: done,
+        data: std::ptr::with_exposed_provenance::<c_void>(data.address()),
+        size,
+        owner: std::ptr::with_exposed_provenance_mut(data.to_consumer()),
+        frames,
+        row: row.0,
+        ..blank(RTE_CHUNK)
+    }
+}
+
+fn notice_record(notice: &Notice) -> rte_output {
+    let (kind, flags, status, stage) = match notice.event {
+        Event::Attached { already } => (RTE_ATTACHED, if already { RTE_ALREADY } else { 0 }, None, hook::NONE),
+        Event::Rejected(status) => (RTE_REJECTED, 0, Some(status), hook::NONE),
+        Event::Detached(status) => (RTE_DETACHED, 0, status, hook::NONE),
+        Event::RowFailed(fault) => (RTE_ROW_FAILED, 0, Some(fault.status), fault.stage),
+        Event::TickFailed(fault) => (RTE_TICK_FAILED, 0, Some(fault.status), fault.stage),
+        Event::Dead(fault) => (RTE_DEAD, 0, Some(fault.status), fault.stage),
+    };
+    rte_output {
+        flags,
+        session: notice.session.0,
+        user: notice.user,
+        generation: notice.generation.0,
+        dropped: notice.count,
+        tick: notice.tick,
+        tag: notice.tag,
+        status: status.map_or(0, |status| status.0),
+        stage,
+        row: notice.row.0,
+        ..blank(kind)
+    }
+}

@@ -1,0 +1,480 @@
+//! The rows that one lane works on once: structure of arrays, plain data, addresses that never change.
+//!
+//! A batch *moves* engine -> lane -> engine; nobody edits what a lane reads. It owns what its rows' values point to:
+//! columns by copy, blocks by a hold, and the output buffers while they are being made. Filling skips a row that stands
+//! where it stood with the same conditioning, so a steady batch costs a few stores a row.
+
+use std::sync::Arc;
+
+use crate::conditioning::{Block, Keys, Shown, Store, View};
+use crate::memory::Memory;
+use crate::queue::Lease;
+use crate::rows::Rows;
+use crate::word::{Fault, Generation, KeySet, Nanos, Row, Session, Status};
+
+/// One value as a stage sees it: the layout of `rte_value`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct ValueRef {
+    data: usize,
+    size: usize,
+    revision: u64,
+    key: u32,
+    flags: u32,
+}
+
+/// Who stands at a position.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Seat {
+    /// Where in the arena.
+    pub row: Row,
+    /// Whose.
+    pub session: Session,
+    /// Of its ATTACH.
+    pub user: u64,
+    /// Which life.
+    pub generation: Generation,
+    /// Tells one conditioning of the row from another; 0: fill in any case.
+    pub version: u64,
+}
+
+/// See the module's comment.
+pub struct Batch {
+    /// Ticks run before it.
+    pub tick: u64,
+    /// Pipeline slot.
+    pub slot: u32,
+    /// What its calls as a whole came to.
+    pub result: Result<(), Fault>,
+    /// When its calls began, and when they were seen to have ended.
+    pub begun: Nanos,
+    /// See `begun`.
+    pub ended: Nanos,
+    dense: bool,
+    ends_chunk: bool,
+    frames_per_chunk: u32,
+    chunk_bytes: usize,
+    keys: usize,
+    count: usize,
+    members: Rows,
+    seats: Box<[Seat]>,
+    row: Box<[u32]>,
+    session: Box<[u64]>,
+    user: Box<[u64]>,
+    generation: Box<[u64]>,
+    age: Box<[u64]>,
+    changed: Box<[u64]>,
+    status: Box<[i32]>,
+    frames: Box<[u32]>,
+    output: Box<[usize]>,
+    output_size: Box<[usize]>,
+    mask: Box<[u8]>,
+    leases: Box<[Option<Lease>]>,
+    /// By position and key.
+    table: Box<[ValueRef]>,
+    value: Box<[usize]>,
+    holds: Box<[Option<Arc<Block>>]>,
+    /// By key; empty where the key has no size.
+    columns: Box<[Memory]>,
+    column: Box<[usize]>,
+    /// Rows with a lent value: to be let go as soon as the batch is home.
+    lent: Rows,
+}
+
+/// Addresses of the arrays, for an adapter.
+#[allow(missing_docs)]
+pub struct Arrays {
+    pub count: u32,
+    pub chunk_bytes: usize,
+    pub row: usize,
+    pub session: usize,
+    pub user: usize,
+    pub generation: usize,
+    pub age: usize,
+    pub changed: usize,
+    pub value: usize,
+    pub column: usize,
+    pub mask: usize,
+    pub output: usize,
+    pub output_size: usize,
+    pub frames: usize,
+    pub status: usize,
+}
+
+/// What all batches of a model have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Rows of the arena.
+    pub max_sessions: u32,
+    /// A position is a row.
+    pub dense: bool,
+    /// What `frames` begins as.
+    pub frames_per_chunk: u32,
+    /// Room of each output.
+    pub chunk_bytes: usize,
+}
+
+fn zeros<T: Clone + Default>(count: usize) -> Box<[T]> {
+    vec![T::default(); count].into()
+}
+
+impl Batch {
+    /// Room for `capacity` rows (dense: for the whole arena). `ends_chunk`: its rows have outputs.
+    pub fn new(shape: Shape, capacity: usize, ends_chunk: bool, keys: &Keys) -> Option<Box<Batch>> {
+        let room = if shape.dense { shape.max_sessions as usize } else { capacity };
+        let columns: Box<[Memory]> =
+            keys.iter().map(|(_, spec)| Memory::new(spec.size.checked_mul(room)?)).collect::<Option<_>>()?;
+        let column = columns.iter().map(|column| if column.size() > 0 { column.address() } else { 0 }).collect();
+        let table: Box<[ValueRef]> = zeros(room * keys.len());
+        let value = (0..room).map(|at| table[at * keys.len()..].as_ptr().expose_provenance()).collect();
+        let mut batch = Batch {
+            tick: 0,
+            slot: 0,
+            result: Ok(()),
+            begun: 0,
+            ended: 0,
+            dense: shape.dense,
+            ends_chunk,
+            frames_per_chunk: shape.frames_per_chunk,
+            chunk_bytes: shape.chunk_bytes,
+            keys: keys.len(),
+            count: 0,
+            members: Rows::new(shape.max_sessions),
+            seats: zeros(room),
+            row: zeros(room),
+            session: zeros(room),
+            user: zeros(room),
+            generation: zeros(room),
+            age: zeros(room),
+            changed: zeros(room),
+            status: zeros(room),
+            frames: zeros(room),
+            output: zeros(room),
+            output_size: zeros(room),
+            mask: zeros(shape.max_sessions as usize),
+            leases: (0..room).map(|_| None).collect(),
+            table,
+            value,
+            holds: vec![None; room * keys.len()].into(),
+            columns,
+            column,
+            lent: Rows::new(shape.max_sessions),
+        };
+        for at in 0..room * keys.len() {
+            batch.table[at].key = (at % keys.len()) as u32;
+        }
+        if shape.dense {
+            (0..room).for_each(|at| batch.row[at] = at as u32);
+        }
+        Some(Box::new(batch))
+    }
+
+    /// For how many rows it has room.
+    pub fn capacity(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Which rows are in it.
+    pub fn members(&self) -> &Rows {
+        &self.members
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The first of its rows.
+    pub fn first_row(&self) -> u32 {
+        self.members.first().map_or(0, |row| row.0)
+    }
+
+    /// Its rows with their positions, ascending.
+    pub fn positions(&self) -> impl Iterator<Item = (usize, Row)> + '_ {
+        self.members.iter().enumerate().map(|(at, row)| (if self.dense { row.at() } else { at }, row))
+    }
+
+    /// Where `row`, one of its members, stands.
+    pub fn position(&self, row: Row) -> usize {
+        if self.dense { row.at() } else { self.row[..self.count].partition_point(|other| *other < row.0) }
+    }
+
+    /// Who stands at position `at`.
+    pub fn seat(&self, at: usize) -> &Seat {
+        &self.seats[at]
+    }
+
+    // ---- filling
+
+    /// Empties it. Then rows are placed in ascending order, then it is sealed.
+    pub fn begin(&mut self, tick: u64, slot: u32) {
+        (self.tick, self.slot, self.result) = (tick, slot, Ok(()));
+        for row in self.members.iter() {
+            self.mask[row.at()] = 0;
+        }
+        self.members.clear();
+        self.count = 0;
+    }
+
+    /// Appends a row; returns its position.
+    pub fn place(&mut self, seat: Seat, age: u64, view: View<'_>, keys: &Keys, store: &mut Store) -> usize {
+        let at = if self.dense { seat.row.at() } else { self.count };
+        self.count += 1;
+        self.members.add(seat.row);
+        self.mask[seat.row.at()] = 1;
+        self.age[at] = age;
+        (self.changed[at], self.status[at]) = (0, 0);
+        (self.output[at], self.output_size[at], self.frames[at]) = (0, 0, self.frames_per_chunk);
+        if seat.version == 0 || self.seats[at] != seat {
+            self.seats[at] = seat;
+            self.row[at] = seat.row.0;
+            (self.session[at], self.user[at], self.generation[at]) = (seat.session.0, seat.user, seat.generation.0);
+            self.fill(at, seat.row, view, keys, store);
+        }
+        at
+    }
+
+    fn fill(&mut self, at: usize, row: Row, view: View<'_>, keys: &Keys, store: &mut Store) {
+        let mut lends = false;
+        for (key, spec) in keys.iter() {
+            let block = view.blocks[key].as_ref();
+            let hold = &mut self.holds[at * self.keys + key];
+            if hold.as_ref().map(Arc::as_ptr) != block.map(Arc::as_ptr) {
+                store.replace(hold, block.cloned());
+            }
+            lends |= block.is_some_and(|block| block.is_lent());
+            let cell = at * spec.size..(at + 1) * spec.size;
+            let place = &mut self.table[at * self.keys + key];
+            (place.data, place.size, place.revision) = match block {
+                Some(block) => (block.address(), block.bytes().len(), block.revision()),
+                None if view.present.has(key) => (self.columns[key].address() + cell.start, spec.size, 0),
+                None => (0, 0, 0),
+            };
+            if spec.size > 0 {
+                let cell = &mut self.columns[key].bytes_mut()[cell];
+                match block {
+                    Some(block) => cell.copy_from_slice(block.bytes()),
+                    None if view.present.has(key) => cell.copy_from_slice(&view.image[keys.span(key)]),
+                    None => cell.fill(0),
+                }
+            }
+        }
+        if lends {
+            self.lent.add(row);
+        }
+    }
+
+    /// All rows were placed: in a dense batch the other positions become padding.
+    pub fn seal(&mut self, store: &mut Store) {
+        if self.dense {
+            self.count = self.seats.len();
+            for at in 0..self.count {
+                if self.mask[at] == 0 && self.seats[at] != Seat::default() {
+                    self.blank(at, store);
+                }
+            }
+        }
+    }
+
+    /// Nobody stands at position `at`.
+    fn blank(&mut self, at: usize, store: &mut Store) {
+        self.seats[at] = Seat::default();
+        (self.session[at], self.user[at], self.generation[at]) = (0, 0, 0);
+        (self.age[at], self.changed[at], self.status[at]) = (0, 0, 0);
+        (self.output[at], self.output_size[at]) = (0, 0);
+        for key in 0..self.keys {
+            store.replace(&mut self.holds[at * self.keys + key], None);
+            let place = &mut self.table[at * self.keys + key];
+            (place.data, place.size, place.revision) = (0, 0, 0);
+            let size = self.columns[key].size() / self.seats.len();
+            self.columns[key].bytes_mut()[at * size..(at + 1) * size].fill(0);
+        }
+    }
+
+    /// What a stage sees of `key` at position `at`.
+    pub fn shown(&self, at: usize, key: usize) -> Shown<'_> {
+        match &self.holds[at * self.keys + key] {
+            Some(block) => Shown::Block(block),
+            None => match self.table[at * self.keys + key].size {
+                0 => Shown::Absent,
+                size => Shown::Bytes(&self.columns[key].bytes()[at * size..(at + 1) * size]),
+            },
+        }
+    }
+
+    /// Says which keys of the row at `at` have changed.
+    pub fn set_changed(&mut self, at: usize, changed: KeySet) {
+        self.changed[at] = changed.0;
+    }
+
+    /// The keys that are present at `at`.
+    pub fn present(&self, at: usize) -> KeySet {
+        let mut present = KeySet::NONE;
+        (0..self.keys).for_each(|key| present.set(key, self.table[at * self.keys + key].size > 0));
+        present
+    }
+
+    /// Gives the row at `at` a buffer to fill.
+    pub fn set_output(&mut self, at: usize, lease: Lease) {
+        self.output[at] = lease.address();
+        self.leases[at] = Some(lease);
+    }
+
+    /// Presets the status of the row at `at`.
+    pub fn set_status(&mut self, at: usize, status: Option<Status>) {
+        self.status[at] = status.map_or(0, |status| status.0);
+    }
+
+    /// Takes `row`, a member, out of a batch that no lane has. Returns its buffer, if it had one.
+    pub fn drop_row(&mut self, row: Row, store: &mut Store) -> Option<Lease> {
+        let at = self.position(row);
+        let lease = self.leases[at].take();
+        self.members.remove(row);
+        self.mask[row.at()] = 0;
+        if self.dense {
+            self.blank(at, store);
+            return lease;
+        }
+        for next in at + 1..self.count {
+            self.shift(next, next - 1);
+        }
+        self.count -= 1;
+        // What is left behind the end belongs to nobody.
+        self.seats[self.count] = Seat::default();
+        lease
+    }
+
+    /// Moves what stands at `from` to the free position `to`.
+    fn shift(&mut self, from: usize, to: usize) {
+        self.seats.swap(from, to);
+        self.row.swap(from, to);
+        self.session.swap(from, to);
+        self.user.swap(from, to);
+        self.generation.swap(from, to);
+        self.age.swap(from, to);
+        self.changed.swap(from, to);
+        self.status.swap(from, to);
+        self.frames.swap(from, to);
+        self.output.swap(from, to);
+        self.output_size.swap(from, to);
+        self.leases.swap(from, to);
+        for key in 0..self.keys {
+            let (source, target) = (from * self.keys + key, to * self.keys + key);
+            self.holds.swap(source, target);
+            self.table.swap(source, target);
+            let size = self.columns[key].size() / self.seats.len();
+            self.columns[key].bytes_mut().copy_within(from * size..(from + 1) * size, to * size);
+            let place = &mut self.table[target];
+            if self.holds[target].is_none() && place.size > 0 {
+                place.data = self.columns[key].address() + to * size;
+            }
+        }
+    }
+
+    /// Makes this a batch of one row: that at `at` of `other`, with its buffer.
+    pub fn copy_one(&mut self, other: &mut Batch, at: usize, store: &mut Store) {
+        self.begin(other.tick, other.slot);
+        let seat = Seat { version: 0, ..other.seats[at] };
+        let to = if self.dense { seat.row.at() } else { 0 };
+        self.count = 1;
+        self.members.add(seat.row);
+        self.mask[seat.row.at()] = 1;
+        self.seats[to] = seat;
+        self.row[to] = seat.row.0;
+        (self.session[to], self.user[to], self.generation[to]) = (seat.session.0, seat.user, seat.generation.0);
+        (self.age[to], self.changed[to], self.status[to]) = (other.age[at], other.changed[at], 0);
+        (self.frames[to], self.output[to], self.output_size[to]) = (self.frames_per_chunk, other.output[at], 0);
+        self.leases[to] = other.leases[at].take();
+        for key in 0..self.keys {
+            let (source, target) = (at * self.keys + key, to * self.keys + key);
+            let hold = other.holds[source].clone();
+            if hold.as_ref().is_some_and(|block| block.is_lent()) {
+                self.lent.add(seat.row);
+            }
+            let (from_size, size) =
+                (other.columns[key].size() / other.seats.len(), self.columns[key].size() / self.seats.len());
+            self.columns[key].bytes_mut()[to * size..(to + 1) * size]
+                .copy_from_slice(&other.columns[key].bytes()[at * from_size..(at + 1) * from_size]);
+            self.table[target] = other.table[source];
+            if hold.is_none() && self.table[target].size > 0 {
+                self.table[target].data = self.columns[key].address() + to * size;
+            }
+            store.replace(&mut self.holds[target], hold);
+        }
+        self.seal(store);
+    }
+
+    // ---- after its calls
+
+    /// The stage said that the row at `at` failed. A number that is no status counts as CALLBACK.
+    pub fn failed(&self, at: usize) -> Option<Status> {
+        Status::of_callback(self.status[at]).err()
+    }
+
+    /// What was written to the row's buffer.
+    pub fn output_size(&self, at: usize) -> usize {
+        self.output_size[at]
+    }
+
+    /// How many frames that is.
+    pub fn frames(&self, at: usize) -> u32 {
+        self.frames[at]
+    }
+
+    /// The buffer of the row at `at`.
+    pub fn take_output(&mut self, at: usize) -> Option<Lease> {
+        self.output[at] = 0;
+        self.leases[at].take()
+    }
+
+    /// Home again, nobody reads it any more: lent values are let go at once, those of its own kept for the next fill.
+    pub fn release_lent(&mut self, store: &mut Store) {
+        if self.lent.is_empty() {
+            return;
+        }
+        let keys = self.keys;
+        for at in 0..self.seats.len() {
+            for key in 0..keys {
+                let hold = &mut self.holds[at * keys + key];
+                if hold.as_ref().is_some_and(|block| block.is_lent()) {
+                    store.replace(hold, None);
+                    self.table[at * keys + key].size = 0;
+                    self.seats[at].version = 0;
+                }
+            }
+        }
+        self.lent.clear();
+    }
+
+    /// Gives up every value.
+    pub fn clear(&mut self, store: &mut Store) {
+        store.clear(&mut self.holds);
+        self.seats.fill(Seat::default());
+        self.lent.clear();
+    }
+
+    /// For an adapter: where the arrays are. What a stage may write, an adapter reaches through these addresses only,
+    /// so they are made from exclusive borrows.
+    pub fn arrays(&mut self) -> Arrays {
+        fn at<T>(array: &mut [T]) -> usize {
+            array.as_mut_ptr().expose_provenance()
+        }
+        Arrays {
+            count: self.count as u32,
+            chunk_bytes: self.chunk_bytes,
+            row: at(&mut self.row),
+            session: at(&mut self.session),
+            user: at(&mut self.user),
+            generation: at(&mut self.generation),
+            age: at(&mut self.age),
+            changed: at(&mut self.changed),
+            value: at(&mut self.value),
+            column: at(&mut self.column),
+            mask: at(&mut self.mask),
+            output: if self.ends_chunk { at(&mut self.output) } else { 0 },
+            output_size: at(&mut self.output_size),
+            frames: at(&mut self.frames),
+            status: at(&mut self.status),
+        }
+    }
+}

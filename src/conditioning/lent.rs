@@ -1,0 +1,60 @@
+//! Memory of the host that is not copied: readable from push until its release has run.
+
+/// Bytes that belong to the host. The push that lent them promised that they stay valid and unchanged until the
+/// [`Release`] of their message has run; every holder of a `Lent` also holds that release (see `Payload`).
+#[derive(Clone, Copy, Debug)]
+pub struct Lent {
+    address: usize,
+    size: usize,
+}
+
+impl Lent {
+    /// # Safety
+    /// `address..address + size` stays readable and unchanged until the release that travels with it has run.
+    pub unsafe fn new(address: usize, size: usize) -> Lent {
+        Lent { address, size }
+    }
+
+    /// The bytes. Only while the release that travels with them has not run.
+    pub(super) fn bytes(&self) -> &[u8] {
+        if self.size == 0 {
+            return &[];
+        }
+        // SAFETY: promised at `new`; the only callers are blocks, which hold the payload whose drop runs the release.
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.size) }
+    }
+
+    /// Where they are.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// How many.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+}
+
+/// Runs once when it is dropped, on whatever path: the host's `message.release`.
+pub struct Release {
+    call: fn([usize; 2]),
+    words: [usize; 2],
+}
+
+impl Release {
+    /// `call(words)` is what dropping it does.
+    pub fn new(call: fn([usize; 2]), words: [usize; 2]) -> Release {
+        Release { call, words }
+    }
+
+    /// For a push that was refused: the values stay the caller's, nothing runs.
+    pub fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        (self.call)(self.words);
+    }
+}

@@ -1,0 +1,278 @@
+//! Step 1 of a tick: messages change who is here and what they hold. Each is acted on alone, in the order of arrival.
+
+use std::sync::Arc;
+
+use super::arena::Life;
+use super::cohort::Cohort;
+use crate::conditioning::{Block, Payload};
+use crate::message::{Envelope, Kind};
+use crate::output::{Event, Notice};
+use crate::queue::{Incoming, LIFE_NOTICES, Pool, ValueIn};
+use crate::telemetry::Counters;
+use crate::word::{Generation, KeySet, Row, Session, Status};
+
+impl Cohort {
+    pub(super) fn drain(&mut self) {
+        let shared = self.shared.clone();
+        shared.outbox.take_stirred();
+        self.retire_drained();
+        let mark = shared.inbox.mark();
+        while let Some(message) = shared.inbox.pop(mark) {
+            self.admit(message);
+        }
+    }
+
+    /// Draining lives whose DETACHED was told leave now.
+    fn retire_drained(&mut self) {
+        let mut from = 0;
+        while let Some(row) = self.arena.draining.next(from) {
+            from = row.0 + 1;
+            if self.shared.outbox.is_gone(row) && self.arena.life(row).is_some_and(|life| life.farewell_sent) {
+                self.leave(row, None);
+            }
+        }
+    }
+
+    fn admit(&mut self, mut message: Incoming<'_>) {
+        let envelope = message.envelope();
+        self.shared.counters.inbox.record(self.now.saturating_sub(envelope.pushed));
+        let row = self.arena.find(envelope.session);
+        let living = row.and_then(|row| self.arena.life(row)).map_or(Generation(0), |life| life.generation);
+        if envelope.generation != Generation(0) && envelope.generation != living {
+            self.herald.stale(envelope.session, envelope.tag, self.tick);
+            self.refund(envelope.kind, LIFE_NOTICES);
+            return;
+        }
+        match (envelope.kind, row) {
+            (Kind::Attach, Some(row)) => self.already(row, envelope),
+            (Kind::Attach, None) => self.attach(envelope, &mut message),
+            (Kind::Reset, Some(row)) => self.reset(row, envelope, &mut message),
+            (Kind::Reset, None) => self.attach(envelope, &mut message),
+            (Kind::Detach { drain }, Some(row)) => self.detach(row, drain, envelope.tag),
+            (Kind::Detach { .. }, None) => {}
+            (_, None) => self.herald.unknown(envelope.session, envelope.tag, self.tick),
+            (_, Some(row)) if self.arena.draining.has(row) => {}
+            (Kind::Action { partial }, Some(row)) => self.act(row, partial, envelope, &mut message),
+            (Kind::Pause, Some(row)) => self.pause(row, true),
+            (Kind::Resume, Some(row)) => self.pause(row, false),
+        }
+    }
+
+    /// A message that began no life gives back what it paid for and did not use.
+    fn refund(&self, kind: Kind, notices: i64) {
+        if kind.begins_life() {
+            self.shared.outbox.refund(notices);
+        }
+    }
+
+    // ---- ATTACH and RESET
+
+    fn already(&mut self, row: Row, envelope: Envelope) {
+        let notice = self.notice(row, Event::Attached { already: true }, envelope.tag);
+        self.answer(notice);
+    }
+
+    /// The one notice of a message that began no life.
+    fn answer(&mut self, notice: Notice) {
+        self.herald.tell(notice);
+        self.shared.outbox.refund(LIFE_NOTICES - 1);
+    }
+
+    fn refuse(&mut self, envelope: Envelope, generation: Generation, status: Status) {
+        let Envelope { session, user, tag, .. } = envelope;
+        let event = Event::Rejected(status);
+        self.answer(Notice { session, user, generation, tag, ..Notice::of_engine(event, self.tick) });
+    }
+
+    fn attach(&mut self, envelope: Envelope, message: &mut Incoming<'_>) {
+        let manifest = self.model.manifest();
+        let is_full = self.arena.attached() == manifest.max_sessions;
+        let is_closed = manifest.no_midrun && self.arena.seeded() > 0;
+        let row = match self.arena.vacancy().filter(|_| !is_full) {
+            None => return self.refuse(envelope, Generation(0), Status::FULL),
+            Some(_) if is_closed => return self.refuse(envelope, Generation(0), Status::STATE),
+            Some(row) => row,
+        };
+        if let Err(status) = self.commit_buffers(row) {
+            return self.refuse(envelope, Generation(0), status);
+        }
+        let mut life = self.arena.spare_life(&self.model.manifest().keys);
+        self.take_context(&mut life, message);
+        self.begin_life(row, life, envelope.session, envelope.user, envelope.tag);
+    }
+
+    fn reset(&mut self, row: Row, envelope: Envelope, message: &mut Incoming<'_>) {
+        let others = self.arena.seeded() - u32::from(self.arena.is_seeded(row));
+        let is_closed = self.model.manifest().no_midrun && others > 0;
+        let Some(old) = self.arena.life(row) else { return };
+        let (session, user, generation) = (old.session, old.user, old.generation);
+        if is_closed || self.arena.draining.has(row) {
+            return self.refuse(Envelope { user, ..envelope }, generation, Status::STATE);
+        }
+        let mut life = self.arena.spare_life(&self.model.manifest().keys);
+        if message.values().next().is_some() {
+            self.take_context(&mut life, message);
+        } else if let Some(old) = self.arena.life(row) {
+            life.context.clone_from_slice(&old.context);
+        }
+        let is_paused = self.arena.paused.has(row);
+        self.leave(row, Some((Event::Detached(None), envelope.tag)));
+        self.arena.paused.set(row, is_paused);
+        self.begin_life(row, life, session, user, envelope.tag);
+    }
+
+    /// `life` has its context; the rest begins here. Its heavy values are what is applied once it is seeded.
+    fn begin_life(&mut self, row: Row, mut life: Box<Life>, session: Session, user: u64, tag: u64) {
+        self.generations += 1;
+        let generation = Generation(self.generations);
+        life.begin(session, user, generation, tag, &mut self.store);
+        let heavy = self.model.manifest().keys.heavy();
+        for key in heavy.iter() {
+            life.wanted[key].clone_from(&life.context[key]);
+        }
+        let has_heavy = heavy.iter().any(|key| life.context[key].is_some());
+        life.wanted_tag = if has_heavy { tag } else { 0 };
+        life.heavy_tag = life.wanted_tag;
+        self.shared.outbox.open(row);
+        self.arena.house(row, life);
+    }
+
+    fn take_context(&mut self, life: &mut Life, message: &mut Incoming<'_>) {
+        let payload = self.store.payload(message.release.take());
+        for value in message.values() {
+            let block = self.block_of(&value, &payload);
+            self.store.replace(&mut life.context[value.key as usize], block);
+        }
+        self.store.settle(payload);
+    }
+
+    /// `None` where the value is empty: its key is absent.
+    fn block_of(&mut self, value: &ValueIn<'_>, payload: &Arc<Payload>) -> Option<Arc<Block>> {
+        match value.content {
+            Ok([]) => None,
+            Ok(bytes) => self.store.copy(bytes, value.revision),
+            Err(lent) if lent.size() == 0 => None,
+            Err(lent) => Some(self.store.lend(lent, value.revision, payload)),
+        }
+    }
+
+    /// The row's quota of output buffers: what earlier lives' consumers still hold is not of this one.
+    pub(super) fn commit_buffers(&mut self, row: Row) -> Result<(), Status> {
+        let place = &mut self.pools[row.at()];
+        if place.as_ref().is_none_or(|pool| pool.held() > 0) {
+            let (held, device) = (self.shared.outbox.held_counter(row), self.device.clone());
+            let pool = Pool::new(self.plan.quota, self.model.manifest().chunk_bytes, held, device);
+            let pool = pool.ok_or(Status::MEMORY)?;
+            *place = Some(pool);
+        }
+        Ok(())
+    }
+
+    // ---- DETACH
+
+    fn detach(&mut self, row: Row, drain: bool, tag: u64) {
+        let is_draining = self.arena.draining.has(row);
+        let Some(life) = self.arena.life_mut(row) else { return };
+        if !drain {
+            // A farewell that is still at its row is taken back; one that was told has said it.
+            if life.farewell_sent {
+                life.credits += 1;
+                if self.shared.outbox.recall(row).is_none() {
+                    life.credits -= 1;
+                    return self.leave(row, None);
+                }
+            }
+            return self.leave(row, Some((Event::Detached(None), tag)));
+        }
+        if is_draining {
+            return;
+        }
+        life.drain_tag = tag;
+        let generation = life.generation;
+        let is_carried = self.previous.as_ref().is_some_and(|flight| flight.carries(row, generation));
+        if is_carried || self.shared.outbox.queued(row) > 0 {
+            self.arena.draining.add(row);
+        } else {
+            self.leave(row, Some((Event::Detached(None), tag)));
+        }
+    }
+
+    /// The end of a life: out of the cohort and of undelivered work now; the row retires when its own fences allow.
+    pub(super) fn leave(&mut self, row: Row, notice: Option<(Event, u64)>) {
+        if let Some((event, tag)) = notice {
+            self.tell(row, event, tag);
+            self.shared.outbox.purge(row);
+        }
+        let why = match notice {
+            Some((Event::Detached(why), _)) => why,
+            _ => None,
+        };
+        if let Some(life) = self.arena.evict(row, why) {
+            self.shared.outbox.refund(life.credits);
+            self.arena.bury(life, &mut self.store);
+        }
+        self.arena.paused.remove(row);
+        self.try_retire(row);
+    }
+
+    // ---- ACTION, PAUSE, RESUME
+
+    fn act(&mut self, row: Row, partial: bool, envelope: Envelope, message: &mut Incoming<'_>) {
+        let model = self.model.clone();
+        let keys = &model.manifest().keys;
+        let is_paused = self.arena.paused.has(row);
+        let payload = self.store.payload(message.release.take());
+        let mut named = KeySet::NONE;
+        for value in message.values() {
+            let key = value.key as usize;
+            named.add(key);
+            if let (true, Ok(bytes)) = (keys.fixed().has(key), value.content) {
+                let Some(life) = self.arena.life_mut(row) else { break };
+                life.held.set(key, bytes, is_paused, keys);
+                continue;
+            }
+            let block = self.block_of(&value, &payload);
+            let Some(life) = self.arena.life_mut(row) else { break };
+            if keys.fixed().has(key) {
+                life.held.set(key, block.as_ref().map_or(&[], |block| block.bytes()), is_paused, keys);
+                block.into_iter().for_each(|block| self.store.give(block));
+            } else if keys.heavy().has(key) {
+                self.store.replace(&mut life.wanted[key], block);
+                life.wanted_tag = envelope.tag;
+                self.arena.touched.add(row);
+            } else {
+                life.held.put(key, block, &mut self.store);
+            }
+        }
+        self.store.settle(payload);
+        let Some(life) = self.arena.life_mut(row) else { return };
+        if !partial {
+            life.held.keep_only(named, keys, &mut self.store);
+        }
+        life.tag = envelope.tag;
+        if life.unseen_since.replace(envelope.pushed).is_some() {
+            Counters::add(&self.shared.counters.coalesced, 1);
+        }
+        self.arena.news.add(row);
+    }
+
+    fn pause(&mut self, row: Row, paused: bool) {
+        self.arena.paused.set(row, paused);
+        self.arena.news.add(row);
+    }
+
+    // ---- stop
+
+    /// What is still in the inbox when it was closed: who wanted in is told, the others end silently. False: a producer
+    /// is in the middle of its push.
+    pub(super) fn turn_away(&mut self) -> bool {
+        let shared = self.shared.clone();
+        let mark = shared.inbox.mark();
+        while let Some(message) = shared.inbox.pop(mark) {
+            if message.envelope().kind.begins_life() {
+                self.refuse(message.envelope(), Generation(0), Status::CLOSED);
+            }
+        }
+        shared.inbox.is_empty()
+    }
+}

@@ -1,0 +1,506 @@
+//! The tick. Everything a step of it needs is in the file named beside it.
+//!
+//! Owned by whoever drives the engine, one thread at a time. Batches are at home here, in a lane, or in a flight, never
+//! in two places. The only waits are on fences, and none of them is for another row's encode. A tick is resumable: where
+//! the lanes are busy it returns [`Progress::Busy`], and the next call goes on in the same phase.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::arena::{Arena, State};
+use super::failure::Health;
+use super::flight::{Errand, Flight, Home, Slot};
+use super::herald::Herald;
+use super::shared::Shared;
+use crate::batch::{Batch, Seat, Shape};
+use crate::conditioning::{Seen, Store, Table, View, empty_table};
+use crate::lane::{Calls, Fence, Lanes, Target, Work};
+use crate::model::{Call, Manifest, Model};
+use crate::output::{Event, Notice};
+use crate::queue::{Lease, Pool, ReleaseFence};
+use crate::rows::Rows;
+use crate::telemetry::{Counters, Entry, State as Said};
+use crate::time::real_now;
+use crate::word::{Fault, KeySet, Lane, Nanos, Row, Session, Status, hook};
+
+/// What is fixed when an engine is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// DEFERRED of chunk N-1 runs beside HOT of chunk N.
+    pub pipelined: bool,
+    /// Whole-call failures of seed before a session is rejected.
+    pub seed_attempts: u32,
+    /// Of ENCODE before a row is quarantined.
+    pub encode_attempts: u32,
+    /// Output buffers of one session.
+    pub quota: usize,
+    /// Commit all of them when the engine is made.
+    pub prefault: bool,
+}
+
+/// What a call of [`Cohort::tick`] came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The lanes are busy; the next call goes on with this tick.
+    Busy,
+    /// The tick is over.
+    Done,
+}
+
+/// What the next tick would have to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outlook {
+    /// A row can step, or something is to be delivered or seeded.
+    Step,
+    /// Only fences are waited for; `wakes`: the lanes tell when one passes.
+    Fences {
+        /// See above.
+        wakes: bool,
+    },
+    /// Only the model's `ready` is waited for, or a consumer that stands in the way of a notice.
+    Gate,
+    /// Nothing until somebody asks for something.
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Begin,
+    Defer,
+    Step,
+    Collect,
+}
+
+/// See the module's comment.
+pub struct Cohort {
+    pub(super) shared: Arc<Shared>,
+    pub(super) target: Target,
+    pub(super) model: Arc<dyn Model>,
+    pub(super) lanes: Box<dyn Lanes>,
+    pub(super) plan: Plan,
+    /// Lets a consumer's stream be waited for when it gives an output back.
+    pub(super) device: Option<Arc<dyn ReleaseFence>>,
+    pub(super) has_deferred: bool,
+    pub(super) has_encode: bool,
+    pub(super) arena: Arena,
+    pub(super) store: Store,
+    pub(super) herald: Herald,
+    pub(super) health: Health,
+    /// By lane (HOT, DEFERRED) and row.
+    pub(super) seen: [Box<[Seen]>; 2],
+    pub(super) pools: Box<[Option<Arc<Pool>>]>,
+    /// By row and slot: the buffer that the next batch of the slot fills.
+    pub(super) making: Box<[[Option<Lease>; 2]]>,
+    pub(super) slots: [Slot; 2],
+    pub(super) next_slot: usize,
+    /// The flight that is collected in the next tick (pipelined), and this tick's.
+    pub(super) previous: Option<Box<Flight>>,
+    pub(super) current: Option<Box<Flight>>,
+    pub(super) seeds: Vec<Fence>,
+    pub(super) encodes: Vec<Fence>,
+    pub(super) errands: Vec<Errand>,
+    #[allow(clippy::vec_box, reason = "batches move as boxes between here and the lanes")]
+    pub(super) spare: Vec<Box<Batch>>,
+    /// What a hook without conditioning is shown.
+    nothing: Table,
+    pub(super) due: Option<Rows>,
+    pub(super) cohort: Rows,
+    pub(super) scratch: Rows,
+    /// The rows of a batch that is being handed to a lane.
+    pub(super) members: Rows,
+    pub(super) bad: Vec<(Row, Fault)>,
+    pub(super) generations: u64,
+    pub(super) tick: u64,
+    pub(super) now: Nanos,
+    begun: Nanos,
+    phase: Phase,
+    pub(super) death: Option<Fault>,
+    /// `ready` said "not yet" in the last tick.
+    pub(super) is_gated: bool,
+}
+
+impl Cohort {
+    /// A cohort with nobody in it. Allocates all that ticks will need; `None` where there is no memory.
+    pub fn new(
+        shared: Arc<Shared>,
+        target: Target,
+        lanes: Box<dyn Lanes>,
+        plan: Plan,
+        device: Option<Arc<dyn ReleaseFence>>,
+    ) -> Option<Cohort> {
+        let model = target.model.clone();
+        let manifest = model.manifest();
+        let (max, keys) = (manifest.max_sessions, &manifest.keys);
+        let rows = || Rows::new(max);
+        let seen = || (0..max).map(|_| Seen::new(keys)).collect::<Box<[_]>>();
+        let mut cohort = Cohort {
+            arena: Arena::new(max, keys),
+            store: Store::new(4 * max as usize + 16),
+            herald: Herald::new(shared.outbox.clone()),
+            health: Health::default(),
+            seen: [seen(), seen()],
+            pools: vec![None; max as usize].into(),
+            making: (0..max).map(|_| [None, None]).collect(),
+            slots: [Slot::new(0, max), Slot::new(1, max)],
+            next_slot: 0,
+            previous: None,
+            current: None,
+            seeds: Vec::with_capacity(1),
+            encodes: Vec::new(),
+            errands: Vec::new(),
+            spare: Vec::new(),
+            nothing: empty_table(keys),
+            due: None,
+            cohort: rows(),
+            scratch: rows(),
+            members: rows(),
+            bad: Vec::with_capacity(max as usize),
+            generations: 0,
+            tick: 0,
+            now: 0,
+            begun: 0,
+            phase: Phase::Begin,
+            death: None,
+            is_gated: false,
+            has_deferred: manifest.has(Lane::Deferred),
+            has_encode: manifest.has(Lane::Encode),
+            shared,
+            target,
+            model: model.clone(),
+            lanes,
+            plan,
+            device,
+        };
+        for slot in 0..if plan.pipelined { 2 } else { 1 } {
+            cohort.slots[slot].hot = Some(cohort.new_batch(max as usize, !cohort.has_deferred)?);
+            if cohort.has_deferred {
+                cohort.slots[slot].deferred = Some(cohort.new_batch(max as usize, true)?);
+            }
+        }
+        for capacity in [max as usize, 1] {
+            let batch = cohort.new_batch(capacity, true)?;
+            cohort.spare.push(batch);
+        }
+        if plan.prefault {
+            for row in (0..max).map(Row) {
+                cohort.commit_buffers(row).ok()?;
+            }
+        }
+        Some(cohort)
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        self.model.manifest()
+    }
+
+    fn new_batch(&self, capacity: usize, ends_chunk: bool) -> Option<Box<Batch>> {
+        let manifest = self.manifest();
+        let shape = Shape {
+            max_sessions: manifest.max_sessions,
+            dense: manifest.is_dense,
+            frames_per_chunk: manifest.frames_per_chunk,
+            chunk_bytes: manifest.chunk_bytes,
+        };
+        Batch::new(shape, capacity, ends_chunk, &manifest.keys)
+    }
+
+    // ---- the tick
+
+    /// One tick, or the rest of one. `due`: step these sessions alone. Waits for the lanes until `until`.
+    pub fn tick(&mut self, due: Option<&[u64]>, until: Nanos) -> Result<Progress, Fault> {
+        if self.phase == Phase::Begin {
+            self.begin(due);
+            self.drain(); //            1: admission.rs
+            self.resolve(); //          2: encode.rs, and below
+            self.arm(); //              3: seeding.rs
+            self.advance(Phase::Defer)?;
+        }
+        if self.phase == Phase::Defer {
+            if !self.defer_previous(until) {
+                return self.busy();
+            } //                        7: step.rs
+            self.advance(Phase::Step)?;
+        }
+        if self.phase == Phase::Step {
+            if !self.settle_seeds(until) || !self.slot_is_home(until) {
+                return self.busy();
+            }
+            self.start_encodes(); //    4, 5, 8: encode.rs
+            self.start_hot(); //        6, 9: step.rs
+            self.advance(Phase::Collect)?;
+        }
+        if !self.collect(until) {
+            return self.busy();
+        } //                            10, 11: collect.rs
+        self.finish();
+        self.advance(Phase::Begin)?;
+        Ok(Progress::Done)
+    }
+
+    fn advance(&mut self, phase: Phase) -> Result<(), Fault> {
+        self.phase = phase;
+        self.check()
+    }
+
+    /// Whether the engine can go on.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        self.death.or_else(|| self.lanes.fault()).map_or(Ok(()), Err)
+    }
+
+    pub(super) fn busy(&self) -> Result<Progress, Fault> {
+        self.check().map(|()| Progress::Busy)
+    }
+
+    fn begin(&mut self, due: Option<&[u64]>) {
+        (self.begun, self.now) = (real_now(), self.shared.clock.now());
+        let max = self.manifest().max_sessions;
+        match due {
+            None => self.due = None,
+            Some(sessions) => {
+                let rows = self.due.get_or_insert_with(|| Rows::new(max));
+                rows.clear();
+                for row in sessions.iter().filter_map(|session| self.arena.find(Session(*session))) {
+                    rows.add(row);
+                }
+            }
+        }
+    }
+
+    /// Step 2: what has passed since the last tick.
+    fn resolve(&mut self) {
+        self.resolve_encodes();
+        let mut from = 0;
+        while let Some(row) = self.arena.by.retiring.next(from) {
+            from = row.0 + 1;
+            self.try_retire(row);
+        }
+        self.run_errands();
+    }
+
+    /// The end: says what is new.
+    fn finish(&mut self) {
+        self.say_farewells();
+        self.tick += 1;
+        self.publish();
+        self.shared.outbox.wake_consumers();
+        let counters = &self.shared.counters;
+        counters.tick.record(real_now().saturating_sub(self.begun));
+        counters.ticks.store(self.tick, Relaxed);
+    }
+
+    /// What the next tick would have to do.
+    pub fn outlook(&mut self) -> Outlook {
+        self.scratch.difference(&self.arena.by.ready, &self.arena.paused);
+        self.scratch.subtract(&self.arena.draining);
+        let is_pending = !self.arena.by.pending.is_empty();
+        if !self.scratch.is_empty() || self.previous.is_some() || (is_pending && !self.is_gated) {
+            return Outlook::Step;
+        }
+        if !self.encodes.is_empty() || !self.errands.is_empty() || !self.arena.by.retiring.is_empty() {
+            return Outlook::Fences { wakes: self.lanes.wakes() };
+        }
+        if is_pending || self.herald.is_stuck() { Outlook::Gate } else { Outlook::Nothing }
+    }
+
+    /// Makes the lanes' streams and calls the model's `init`. On the engine's thread, before the first tick.
+    pub fn open(&mut self) -> Result<(), Fault> {
+        let streams = self.lanes.open()?;
+        let (watch, model) = (self.target.watch.clone(), &self.model);
+        let result = watch.during(hook::INIT, 0, || model.init(streams));
+        result.map_err(|status| Fault { stage: hook::INIT, status })
+    }
+
+    // ---- batches that are not a flight's
+
+    /// A batch with room for `rows`, from the spare ones if there is one.
+    pub(super) fn spare_batch(&mut self, rows: usize) -> Box<Batch> {
+        match self.spare.iter().position(|batch| batch.capacity() >= rows) {
+            Some(at) => self.spare.swap_remove(at),
+            None => self.new_batch(rows.next_power_of_two(), true).expect("memory for a batch of rows that have state"),
+        }
+    }
+
+    pub(super) fn keep_spare(&mut self, mut batch: Box<Batch>) {
+        batch.clear(&mut self.store);
+        self.spare.push(batch);
+    }
+
+    /// Brings batches home whose work nobody waits for.
+    pub(super) fn run_errands(&mut self) {
+        let mut at = 0;
+        while at < self.errands.len() {
+            self.look_at_errand(at);
+            match self.lanes.take(self.errands[at].fence) {
+                Some(batch) => {
+                    let errand = self.errands.swap_remove(at);
+                    self.bring_home(errand.home, batch);
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    /// A detach hook that failed is told as soon as that is known.
+    pub(super) fn look_at_errand(&mut self, at: usize) {
+        let errand = &mut self.errands[at];
+        if !errand.is_unseen {
+            return;
+        }
+        let Some(batch) = self.lanes.observe(errand.fence) else { return };
+        errand.is_unseen = false;
+        let row = Row(batch.first_row());
+        let fault = batch.result.err().or_else(|| {
+            let at = batch.position(row);
+            batch.failed(at).map(|status| Fault { stage: Call::Detach.number(), status })
+        });
+        if let Some(fault) = fault {
+            self.batch_failed(fault, row);
+        }
+    }
+
+    pub(super) fn bring_home(&mut self, home: Home, mut batch: Box<Batch>) {
+        batch.release_lent(&mut self.store);
+        let mut from = 0;
+        while let Some(row) = batch.members().next(from) {
+            from = row.0 + 1;
+            let at = batch.position(row);
+            if let Some(lease) = batch.take_output(at) {
+                self.keep_buffer(row, batch.slot as usize, Some(lease));
+            }
+        }
+        match home {
+            Home::Spare | Home::Single(_) => self.keep_spare(batch),
+            Home::Hot(slot) => self.slots[slot].hot = Some(batch),
+            Home::Deferred(slot) => self.slots[slot].deferred = Some(batch),
+        }
+    }
+
+    // ---- rows that leave
+
+    /// Whether all work that touched `row` has passed.
+    fn has_passed(&mut self, row: Row) -> bool {
+        let fences = self.arena.fences[row.at()];
+        [fences.hot, fences.deferred, fences.encode].into_iter().flatten().all(|fence| self.lanes.passed(fence))
+    }
+
+    /// A retiring row whose fences have passed: `detach`, if it was seeded, then it is free or its claimant's.
+    pub(super) fn try_retire(&mut self, row: Row) {
+        let State::Retiring { left, .. } = self.arena.state(row) else { return };
+        let left = *left;
+        if !self.has_passed(row) {
+            return;
+        }
+        if left.seeded && self.manifest().hooks.detach {
+            let mut batch = self.spare_batch(1);
+            batch.begin(self.tick, 0);
+            let seat = Seat { row, session: left.session, user: left.user, generation: left.generation, version: 0 };
+            let nothing = View { image: &[], present: KeySet::NONE, blocks: &self.nothing };
+            let at = batch.place(seat, left.age, nothing, &self.model.manifest().keys, &mut self.store);
+            batch.set_status(at, left.why);
+            batch.seal(&mut self.store);
+            let calls = Calls::Hook(Call::Detach);
+            let fence = self.lanes.submit(Work { lane: Lane::Hot, calls, batch, after: [None; 2] });
+            self.errands.push(Errand { fence, home: Home::Spare, is_unseen: true });
+            self.look_at_errand(self.errands.len() - 1);
+        }
+        self.arena.vacate(row);
+    }
+
+    /// DETACHED of draining lives whose last chunk is out of the lanes.
+    fn say_farewells(&mut self) {
+        let mut from = 0;
+        while let Some(row) = self.arena.draining.next(from) {
+            from = row.0 + 1;
+            let Some(life) = self.arena.life_mut(row) else { continue };
+            let is_carried = self.previous.as_ref().is_some_and(|flight| flight.carries(row, life.generation));
+            if life.farewell_sent || is_carried {
+                continue;
+            }
+            life.farewell_sent = true;
+            life.credits -= 1;
+            let tag = life.drain_tag;
+            let notice = self.notice(row, Event::Detached(None), tag);
+            self.shared.outbox.farewell(row, notice);
+        }
+    }
+
+    // ---- telling
+
+    /// A notice of the life in `row`.
+    pub(super) fn notice(&self, row: Row, event: Event, tag: u64) -> Notice {
+        let mut notice = Notice { row, tag, ..Notice::of_engine(event, self.tick) };
+        if let Some(life) = self.arena.life(row) {
+            (notice.session, notice.user, notice.generation) = (life.session, life.user, life.generation);
+        }
+        notice
+    }
+
+    /// Tells a notice that the life in `row` has paid for.
+    pub(super) fn tell(&mut self, row: Row, event: Event, tag: u64) {
+        let notice = self.notice(row, event, tag);
+        if let Some(life) = self.arena.life_mut(row) {
+            life.credits -= 1;
+        }
+        self.herald.tell(notice);
+    }
+
+    /// TICK_FAILED, or the end of the engine.
+    pub(super) fn batch_failed(&mut self, fault: Fault, row: Row) {
+        if fault.status == Status::DEAD {
+            self.death.get_or_insert(fault);
+            return;
+        }
+        self.herald.tick_failed(fault, row, self.tick);
+        Counters::add(&self.shared.counters.failed_ticks, 1);
+    }
+
+    pub(super) fn publish(&mut self) {
+        self.herald.flush();
+        for row in self.cohort.iter() {
+            self.arena.news.add(row);
+        }
+        let mut from = 0;
+        while let Some(row) = self.arena.news.next(from) {
+            from = row.0 + 1;
+            self.shared.board.write(row, self.entry(row).as_ref());
+        }
+        self.arena.news.clear();
+        let (arena, gauges) = (&self.arena, &self.shared.gauges);
+        let by = &arena.by;
+        let claimed = arena.attached() - arena.seeded() - by.pending.len();
+        for (gauge, value) in [
+            (&gauges.attached, arena.attached()),
+            (&gauges.live, self.cohort.len()),
+            (&gauges.pending, by.pending.len() + claimed),
+            (&gauges.encoding, by.encoding.len()),
+            (&gauges.paused, arena.paused.len()),
+            (&gauges.quarantined, by.quarantined.len()),
+            (&gauges.retiring, by.retiring.len()),
+        ] {
+            gauge.store(value, Relaxed);
+        }
+    }
+
+    fn entry(&self, row: Row) -> Option<Entry> {
+        let life = self.arena.life(row)?;
+        let (state, status) = match self.arena.state(row) {
+            State::Ready { .. } => (Said::Ready, None),
+            State::Encoding { .. } => (Said::Encoding, None),
+            State::Quarantined { fault, .. } => (Said::Quarantined, Some(fault.status)),
+            _ => (Said::Pending, None),
+        };
+        Some(Entry {
+            session: life.session,
+            user: life.user,
+            generation: life.generation,
+            state,
+            paused: self.arena.paused.has(row),
+            status,
+            age: life.age,
+            tag: life.tag,
+            heavy_tag: life.heavy_tag,
+            encodes: life.encodes,
+            ticks_out: life.ticks_out,
+        })
+    }
+}

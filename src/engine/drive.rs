@@ -1,0 +1,95 @@
+//! The loop of an engine that has a thread: tick, then wait for the next grid point, or for anything to do.
+
+use std::sync::atomic::Ordering;
+
+use super::cohort::{Cohort, Outlook, Plan, Progress};
+use super::shared::Shared;
+use crate::telemetry::Counters;
+use crate::time::{Next, Pace, Rate, real_now};
+use crate::word::{Fault, Nanos};
+
+/// A wait for the lanes is cut into pieces of this length, between which a stop is looked for.
+const PATIENCE: Nanos = 10_000_000;
+/// How often fences are looked at when nobody tells that they have passed, and how often `ready` is asked.
+const POLL: Nanos = 100_000;
+const GATE_POLL: Nanos = 1_000_000;
+
+/// How an engine is driven.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `None`: as fast as work comes.
+    pub rate: Option<Rate>,
+    /// Of our thread.
+    pub thread_name: Box<str>,
+    /// A callback that takes longer is called stalled.
+    pub stall: Nanos,
+    /// Copied bytes of a message at most.
+    pub message_bytes: usize,
+    /// Its lanes are the host's.
+    pub is_host: bool,
+    /// What was fixed when it was made.
+    pub plan: Plan,
+}
+
+/// Runs `cohort` until the stop, and through it.
+pub fn drive(shared: &Shared, cohort: &mut Cohort, rate: Option<Rate>) -> Result<(), Fault> {
+    let mut pace = rate.map(|rate| Pace::new(rate, shared.clock.now()));
+    while !shared.stopping.load(Ordering::SeqCst) {
+        if cohort.tick(None, real_now() + PATIENCE)? == Progress::Busy {
+            continue;
+        }
+        let outlook = cohort.outlook();
+        match &mut pace {
+            None => rest(shared, outlook),
+            Some(pace) => await_point(shared, pace, outlook),
+        }
+    }
+    close(shared, cohort)
+}
+
+/// Ends `cohort`, waiting for its lanes as long as it takes.
+pub fn close(shared: &Shared, cohort: &mut Cohort) -> Result<(), Fault> {
+    shared.inbox.close();
+    while cohort.shutdown(real_now() + PATIENCE)? == Progress::Busy {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Free-running: tick follows tick while there is something to do.
+fn rest(shared: &Shared, outlook: Outlook) {
+    match outlook {
+        Outlook::Step => {}
+        Outlook::Fences { wakes: false } => park(shared, Some(POLL)),
+        Outlook::Gate => park(shared, Some(GATE_POLL)),
+        Outlook::Fences { wakes: true } | Outlook::Nothing => park(shared, None),
+    }
+}
+
+/// Paced: sleeps until the next tick is due. Grid points that pass while nothing is to do are not missed.
+fn await_point(shared: &Shared, pace: &mut Pace, outlook: Outlook) {
+    let clock = &shared.clock;
+    let next = if outlook == Outlook::Nothing {
+        park(shared, None);
+        Next { at: pace.resume(clock.now()), late: false, missed: 0 }
+    } else {
+        pace.skip(clock.now())
+    };
+    Counters::add(&shared.counters.missed_deadlines, next.missed);
+    if next.late {
+        Counters::add(&shared.counters.late_ticks, 1);
+    } else {
+        clock.sleep_until(next.at, &shared.stopping, &shared.paced);
+    }
+    shared.counters.lateness.record(clock.now().saturating_sub(next.at));
+}
+
+/// Sleeps until a push, a fence that tells, a pop that matters, a stop; at most `limit`.
+fn park(shared: &Shared, limit: Option<Nanos>) {
+    shared.parked.sleep(limit.map(|limit| real_now() + limit), || {
+        !shared.inbox.is_empty()
+            || shared.stopping.load(Ordering::SeqCst)
+            || shared.outbox.is_stirred()
+            || (shared.kicked.load(Ordering::SeqCst) && shared.kicked.swap(false, Ordering::SeqCst))
+    });
+}

@@ -1,0 +1,194 @@
+//! Steps 2, 5 and 8 of a tick: heavy values that changed go through ENCODE, alone; nobody else waits for them.
+
+use super::arena::{Life, State};
+use super::cohort::Cohort;
+use super::flight::Home;
+use crate::batch::{Batch, Seat};
+use crate::conditioning::{Keys, View, same};
+use crate::lane::{Calls, Fence, Work};
+use crate::rows::Rows;
+use crate::word::{Fault, KeySet, Lane, Row};
+
+/// Encodes that a row may sit out running; then it steps once.
+const MAX_SAT_OUT: u32 = 2;
+
+/// What is to be done about a row's wanted heavy values.
+enum Diff {
+    Nothing,
+    /// It has sat out enough: it steps first.
+    Later,
+    Encode,
+}
+
+impl Cohort {
+    /// Encodes whose fence has passed: wanted becomes applied, here and nowhere else.
+    pub(super) fn resolve_encodes(&mut self) {
+        let mut at = 0;
+        while at < self.encodes.len() {
+            match self.lanes.take(self.encodes[at]) {
+                Some(batch) => {
+                    let fence = self.encodes.remove(at);
+                    self.encode_passed(fence, &batch);
+                    self.bring_home(Home::Spare, batch);
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    fn encode_passed(&mut self, fence: Fence, batch: &Batch) {
+        let stage = self.manifest().last_stage(Lane::Encode);
+        self.shared.counters.lanes[Lane::Encode.at()].record(batch.ended.saturating_sub(batch.begun));
+        for (at, row) in batch.positions() {
+            let is_ours = self.arena.fences[row.at()].encode == Some(fence);
+            if !is_ours || !matches!(self.arena.state(row), State::Encoding { .. }) {
+                continue; // the row left meanwhile
+            }
+            match (batch.result, batch.failed(at)) {
+                (Ok(()), None) => self.apply(row, batch, at),
+                (Ok(()), Some(status)) => self.quarantine(row, Fault { stage, status }),
+                (Err(fault), _) => self.encode_failed(row, fault),
+            }
+        }
+    }
+
+    fn apply(&mut self, row: Row, batch: &Batch, at: usize) {
+        let State::Encoding { tag, .. } = self.arena.state(row) else { return };
+        let tag = *tag;
+        self.arena.change(row, |life| State::Ready { life });
+        self.arena.touched.add(row);
+        let Some(life) = self.arena.life_mut(row) else { return };
+        for key in self.model.manifest().keys.heavy().iter() {
+            let value = match batch.shown(at, key) {
+                crate::conditioning::Shown::Block(block) => Some(block.clone()),
+                _ => None,
+            };
+            life.held.put(key, value, &mut self.store);
+        }
+        life.encode_tries = 0;
+        life.heavy_tag = tag;
+    }
+
+    /// The row keeps the applied value; its next attempt is a call of its own.
+    fn encode_failed(&mut self, row: Row, fault: Fault) {
+        self.arena.change(row, |life| State::Ready { life });
+        self.arena.touched.add(row);
+        let attempts = self.plan.encode_attempts;
+        let Some(life) = self.arena.life_mut(row) else { return };
+        life.encode_tries += 1;
+        if life.encode_tries >= attempts {
+            self.quarantine(row, fault);
+        }
+    }
+
+    /// Whether `row` takes part in this tick: due, not paused, not leaving.
+    pub(super) fn is_live(&self, row: Row) -> bool {
+        !self.arena.paused.has(row) && !self.arena.draining.has(row) && self.due.as_ref().is_none_or(|due| due.has(row))
+    }
+
+    /// Looks at the rows whose conditioning was touched, and starts what differs: one batch of the changed rows, and one
+    /// for each row whose last attempt failed.
+    pub(super) fn start_encodes(&mut self) {
+        if !self.has_encode || self.arena.touched.is_empty() {
+            return;
+        }
+        let mut starts = std::mem::replace(&mut self.scratch, Rows::new(0));
+        starts.clear();
+        let mut from = 0;
+        while let Some(row) = self.arena.touched.next(from) {
+            from = row.0 + 1;
+            if !self.arena.by.ready.has(row) || !self.is_live(row) {
+                continue;
+            }
+            match self.diff(row) {
+                Diff::Nothing => drop(self.arena.touched.remove(row)),
+                Diff::Later => {}
+                Diff::Encode => drop(starts.add(row)),
+            }
+        }
+        self.encode_together(&mut starts);
+        for row in starts.iter() {
+            let mut batch = self.spare_batch(1);
+            batch.begin(self.tick, 0);
+            self.place_wanted(&mut batch, row);
+            self.submit_encode(batch);
+        }
+        self.scratch = starts;
+    }
+
+    /// Starts the rows that have not failed before, and leaves the others in `starts`.
+    fn encode_together(&mut self, starts: &mut Rows) {
+        let is_fresh = |life: &Life| life.encode_tries == 0;
+        let count = starts.iter().filter(|row| self.arena.life(*row).is_some_and(is_fresh)).count();
+        if count == 0 {
+            return;
+        }
+        let mut batch = self.spare_batch(count);
+        batch.begin(self.tick, 0);
+        let mut from = 0;
+        while let Some(row) = starts.next(from) {
+            from = row.0 + 1;
+            if self.arena.life(row).is_some_and(is_fresh) {
+                self.place_wanted(&mut batch, row);
+                starts.remove(row);
+            }
+        }
+        self.submit_encode(batch);
+    }
+
+    fn diff(&mut self, row: Row) -> Diff {
+        let keys = &self.model.manifest().keys;
+        let Some(life) = self.arena.life_mut(row) else { return Diff::Nothing };
+        if differing(life, keys).is_empty() {
+            life.encode_tries = 0;
+            life.heavy_tag = life.wanted_tag;
+            Diff::Nothing
+        } else if life.sat_out >= MAX_SAT_OUT {
+            Diff::Later
+        } else {
+            Diff::Encode
+        }
+    }
+
+    fn place_wanted(&mut self, batch: &mut Batch, row: Row) {
+        let keys = &self.model.manifest().keys;
+        let Some(life) = self.arena.life_mut(row) else { return };
+        let seat = Seat { row, session: life.session, user: life.user, generation: life.generation, version: 0 };
+        let view = View { image: &[], present: KeySet::NONE, blocks: &life.wanted };
+        let at = batch.place(seat, life.age, view, keys, &mut self.store);
+        let first = if life.encodes == 0 { batch.present(at) } else { KeySet::NONE };
+        batch.set_changed(at, differing(life, keys) | first);
+        life.sat_out += 1;
+        life.encodes += 1;
+        let tag = life.wanted_tag;
+        self.arena.change(row, |life| State::Encoding { life, tag });
+        self.arena.touched.remove(row);
+    }
+
+    fn submit_encode(&mut self, mut batch: Box<Batch>) {
+        batch.seal(&mut self.store);
+        let (members, fences) = (&mut self.members, &mut self.arena.fences);
+        members.copy_from(batch.members());
+        // Lanes are FIFO: the newest fence of a lane stands for all its older ones.
+        let newest = |of: fn(&super::arena::RowFences) -> Option<Fence>| {
+            members.iter().filter_map(|row| of(&fences[row.at()])).max_by_key(|fence| fence.sequence)
+        };
+        let after = [newest(|fences| fences.hot), newest(|fences| fences.deferred)];
+        let fence = self.lanes.submit(Work { lane: Lane::Encode, calls: Calls::Stages, batch, after });
+        members.iter().for_each(|row| fences[row.at()].encode = Some(fence));
+        self.encodes.push(fence);
+        if let Some(fault) = self.lanes.observe(fence).and_then(|batch| batch.result.err()) {
+            let first = self.members.first().unwrap_or_default();
+            self.batch_failed(fault, first);
+        }
+    }
+}
+
+/// Heavy keys whose wanted value is not the applied one.
+fn differing(life: &Life, keys: &Keys) -> KeySet {
+    let mut differing = KeySet::NONE;
+    for key in keys.heavy().iter() {
+        differing.set(key, !same(life.wanted[key].as_ref(), life.held.applied(key)));
+    }
+    differing
+}

@@ -1,0 +1,112 @@
+//! A batch on its way from HOT to the outbox, and the two slots it alternates between.
+
+use crate::batch::Batch;
+use crate::lane::Fence;
+use crate::rows::Rows;
+use crate::word::{Generation, Lane, Nanos, Row};
+
+/// What a row's chunk will say, as it was when HOT was issued.
+#[derive(Clone, Copy, Default)]
+pub struct Mark {
+    pub generation: Generation,
+    pub index: u64,
+    pub tag: u64,
+    pub heavy_tag: u64,
+    /// When the newest ACTION that it is the first to take into account was pushed.
+    pub pushed: Option<Nanos>,
+}
+
+/// One tick's batch.
+pub struct Flight {
+    pub slot: usize,
+    pub tick: u64,
+    pub start: Nanos,
+    /// The rows that ran HOT, less those that failed it.
+    pub rows: Rows,
+    /// By row.
+    pub marks: Box<[Mark]>,
+    /// Of HOT: one, or one a row where the lane isolates.
+    pub hot: Vec<Fence>,
+    pub hot_isolated: bool,
+    /// What HOT said has been acted on.
+    pub hot_settled: bool,
+    /// HOT failed as a whole: there is nothing to deliver.
+    pub lost: bool,
+    /// Filled together with HOT's, so that both see the same.
+    pub to_defer: Option<Box<Batch>>,
+    pub deferred: Vec<Fence>,
+    pub deferred_isolated: bool,
+    pub deferred_submitted: bool,
+}
+
+impl Flight {
+    fn new(slot: usize, max: u32) -> Flight {
+        Flight {
+            slot,
+            tick: 0,
+            start: 0,
+            rows: Rows::new(max),
+            marks: vec![Mark::default(); max as usize].into(),
+            hot: Vec::with_capacity(1),
+            hot_isolated: false,
+            hot_settled: false,
+            lost: false,
+            to_defer: None,
+            deferred: Vec::with_capacity(1),
+            deferred_isolated: false,
+            deferred_submitted: false,
+        }
+    }
+
+    /// Begins anew.
+    pub fn begin(&mut self, tick: u64, start: Nanos, cohort: &Rows) {
+        (self.tick, self.start) = (tick, start);
+        self.rows.copy_from(cohort);
+        self.hot.clear();
+        self.deferred.clear();
+        (self.hot_settled, self.deferred_submitted, self.lost) = (false, false, false);
+        (self.hot_isolated, self.deferred_isolated) = (false, false);
+    }
+
+    /// The fences behind which its outputs are complete.
+    pub fn last(&self, lane: Lane) -> &[Fence] {
+        if lane == Lane::Deferred { &self.deferred } else { &self.hot }
+    }
+
+    /// Whether the life `generation` in `row` is in it.
+    pub fn carries(&self, row: Row, generation: Generation) -> bool {
+        self.rows.has(row) && self.marks[row.at()].generation == generation
+    }
+}
+
+/// One of the two slots: its flight and batches while they are at home.
+pub struct Slot {
+    pub flight: Option<Box<Flight>>,
+    pub hot: Option<Box<Batch>>,
+    pub deferred: Option<Box<Batch>>,
+}
+
+impl Slot {
+    /// An empty flight, and no batches yet.
+    pub fn new(slot: usize, max: u32) -> Slot {
+        Slot { flight: Some(Box::new(Flight::new(slot, max))), hot: None, deferred: None }
+    }
+}
+
+/// Work that nobody waits for: when its fence has passed its batch goes home.
+pub struct Errand {
+    pub fence: Fence,
+    pub home: Home,
+    /// What it came to was not looked at yet.
+    pub is_unseen: bool,
+}
+
+/// Where a batch belongs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    Spare,
+    /// One row of a slot's batch, run alone.
+    Single(usize),
+    Hot(usize),
+    Deferred(usize),
+}

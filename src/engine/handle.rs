@@ -1,0 +1,347 @@
+//! An engine as its host holds it: who may drive it, and how it ends.
+//!
+//! The cohort is behind a lock that nobody ever waits for: the driving thread takes it, any other is told that it may
+//! not. `shared` is for everybody.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use super::cohort::{Cohort, Progress};
+use super::drive::{Settings, close, drive};
+use super::shared::Shared;
+use crate::model::Model;
+use crate::output::{Event, Notice};
+use crate::time::{Wake, prepare_thread, real_now};
+use crate::word::{Fault, Nanos, Status, hook};
+
+/// A status and what to tell of it.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is returned.
+    pub status: Status,
+    /// Names the field and the value.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(status: Status, message: impl Into<String>) -> Failure {
+        Failure { status, message: message.into() }
+    }
+}
+
+/// How an engine is driven; the first call decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Mode {
+    Unset,
+    Started,
+    Run,
+    Ticked,
+}
+
+/// What the driving thread has.
+struct Driver {
+    cohort: Cohort,
+    is_open: bool,
+    has_ended: bool,
+}
+
+/// See the module's comment.
+pub struct Engine {
+    /// What any thread may touch.
+    pub shared: Arc<Shared>,
+    model: Arc<dyn Model>,
+    settings: Settings,
+    mode: AtomicU8,
+    driver: Mutex<Driver>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The driving thread has done its last: no callback runs or will run. `over` tells who waits for that.
+    has_ended: AtomicBool,
+    over: Wake,
+    /// What opening came to: 1 = not known yet, 0, or why it failed.
+    opened: AtomicI32,
+    timed_out: AtomicBool,
+}
+
+impl Engine {
+    /// An engine that nobody drives yet.
+    pub fn new(cohort: Cohort, settings: Settings) -> Arc<Engine> {
+        Arc::new(Engine {
+            shared: cohort.shared.clone(),
+            model: cohort.model.clone(),
+            settings,
+            mode: AtomicU8::new(Mode::Unset as u8),
+            driver: Mutex::new(Driver { cohort, is_open: false, has_ended: false }),
+            thread: Mutex::new(None),
+            has_ended: AtomicBool::new(false),
+            over: Wake::default(),
+            opened: AtomicI32::new(1),
+            timed_out: AtomicBool::new(false),
+        })
+    }
+
+    /// Its model.
+    pub fn model(&self) -> &dyn Model {
+        &*self.model
+    }
+
+    /// How it is driven.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether the caller is in one of this engine's callbacks.
+    pub fn is_inside(&self) -> bool {
+        self.shared.watch.is_inside()
+    }
+
+    /// Why it is dead, if it is.
+    pub fn death(&self) -> Option<Status> {
+        match self.shared.death.load(Ordering::SeqCst) {
+            0 => None,
+            status => Some(Status(status)),
+        }
+    }
+
+    /// Decides how the engine is driven, or says that it was decided otherwise.
+    fn claim(&self, mode: Mode, again: bool) -> Result<(), Failure> {
+        if self.is_inside() {
+            return Err(Failure::new(Status::DEADLOCK, "an engine cannot be driven from one of its own callbacks"));
+        }
+        if self.mode.load(Ordering::Relaxed) != mode as u8 || !again {
+            let unset = self.mode.compare_exchange(Mode::Unset as u8, mode as u8, Ordering::SeqCst, Ordering::Relaxed);
+            unset.map_err(|_| {
+                Failure::new(Status::STATE, "the engine is driven already: one engine is driven in one way, once")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn refuse_stopped(&self) -> Result<(), Failure> {
+        if let Some(status) = self.death() {
+            return Err(Failure::new(Status::DEAD, format!("the engine is dead: status {status}")));
+        }
+        if self.shared.stopping.load(Ordering::SeqCst) {
+            return Err(Failure::new(Status::STATE, "the engine was stopped"));
+        }
+        Ok(())
+    }
+
+    // ---- a thread of ours, or this one
+
+    /// Drives it on a thread of its own. Returns when the model's `init` has.
+    pub fn start(self: &Arc<Engine>) -> Result<(), Failure> {
+        self.refuse_stopped()?;
+        self.claim(Mode::Started, false)?;
+        let engine = self.clone();
+        let body = move || {
+            prepare_thread();
+            engine.run_through();
+        };
+        let spawned = std::thread::Builder::new().name(self.settings.thread_name.to_string()).spawn(body);
+        let handle = spawned.map_err(|error| {
+            self.mode.store(Mode::Unset as u8, Ordering::SeqCst);
+            Failure::new(Status::MEMORY, format!("no thread for the engine: {error}"))
+        })?;
+        *self.thread.lock() = Some(handle);
+        self.over.sleep(None, || self.opened.load(Ordering::SeqCst) != 1);
+        self.open_result()
+    }
+
+    /// Drives it on this thread until it is stopped.
+    pub fn run(&self) -> Result<(), Failure> {
+        self.refuse_stopped()?;
+        self.claim(Mode::Run, false)?;
+        self.run_through();
+        self.open_result()?;
+        match self.death() {
+            None => Ok(()),
+            Some(status) => Err(Failure::new(Status::DEAD, format!("the engine died: status {status}"))),
+        }
+    }
+
+    fn open_result(&self) -> Result<(), Failure> {
+        match self.opened.load(Ordering::SeqCst) {
+            0 | 1 => Ok(()),
+            status => {
+                Err(Failure::new(Status(status), format!("model.init or the lanes' streams failed: status {status}")))
+            }
+        }
+    }
+
+    /// From opening to the end, whatever happens.
+    fn run_through(&self) {
+        let mut guard = self.driver.lock();
+        let driver = &mut *guard;
+        let body = AssertUnwindSafe(|| {
+            self.open(driver)?;
+            drive(&self.shared, &mut driver.cohort, self.settings.rate)
+        });
+        let result = catch_unwind(body);
+        self.conclude(driver, result);
+    }
+
+    fn open(&self, driver: &mut Driver) -> Result<(), Fault> {
+        if driver.is_open {
+            return Ok(());
+        }
+        let result = driver.cohort.open();
+        driver.is_open = result.is_ok();
+        self.opened.store(result.map_or_else(|fault| fault.status.0, |()| 0), Ordering::SeqCst);
+        self.over.notify();
+        result
+    }
+
+    /// The driving thread has nothing more to do.
+    fn conclude(&self, driver: &mut Driver, result: std::thread::Result<Result<(), Fault>>) {
+        let panicked = Fault { stage: hook::NONE, status: Status::DEAD };
+        if let Err(fault) = result.unwrap_or(Err(panicked)) {
+            self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
+            let _ = self.opened.compare_exchange(1, Status::DEAD.0, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        driver.has_ended = true;
+        self.has_ended.store(true, Ordering::SeqCst);
+        self.over.notify();
+    }
+
+    /// The engine is dead: pushes and waits say so, what was delivered can still be popped.
+    fn die(&self, fault: Fault, tick: u64) {
+        self.shared.death.store(fault.status.0, Ordering::SeqCst);
+        self.shared.inbox.close();
+        self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
+    }
+
+    /// Ends an engine whose boundary caught a panic of ours.
+    pub fn poison(&self) {
+        if self.death().is_none() {
+            self.die(Fault { stage: hook::NONE, status: Status::DEAD }, 0);
+            self.shared.stopping.store(true, Ordering::SeqCst);
+        }
+    }
+
+    // ---- the host's loop
+
+    /// One tick, or the rest of one, on this thread. `Ok(false)`: the lanes are still busy.
+    pub fn tick(&self, due: Option<&[u64]>, wait: Nanos) -> Result<bool, Status> {
+        self.claim(Mode::Ticked, true).map_err(|failure| failure.status)?;
+        if self.death().is_some() {
+            return Err(Status::DEAD);
+        }
+        if self.shared.stopping.load(Ordering::SeqCst) {
+            return Err(Status::CLOSED);
+        }
+        // Another thread is in its tick: the host's mistake, told instead of waited for.
+        let mut guard = self.driver.try_lock().ok_or(Status::STATE)?;
+        let driver = &mut *guard;
+        let until = real_now().saturating_add(wait);
+        let body = AssertUnwindSafe(|| {
+            self.open(driver)?;
+            driver.cohort.tick(due, until)
+        });
+        match catch_unwind(body) {
+            Ok(Ok(progress)) => Ok(progress == Progress::Done),
+            Ok(Err(fault)) => {
+                let failed_to_open = !driver.is_open;
+                self.conclude(driver, Ok(Err(fault)));
+                Err(if failed_to_open { fault.status } else { Status::DEAD })
+            }
+            Err(panic) => {
+                self.conclude(driver, Err(panic));
+                Err(Status::DEAD)
+            }
+        }
+    }
+
+    // ---- the end
+
+    /// Stops it, waiting at most `timeout` (`u64::MAX`: as long as it takes).
+    pub fn stop(&self, timeout: Nanos) -> Result<(), Failure> {
+        if self.is_inside() && timeout > 0 {
+            let message = "rte_engine_stop in a callback of the same engine: pass timeout 0 to ask only";
+            return Err(Failure::new(Status::DEADLOCK, message));
+        }
+        let deadline = (timeout != u64::MAX).then(|| real_now().saturating_add(timeout));
+        self.ask_to_stop();
+        let mode = self.mode.load(Ordering::SeqCst);
+        let ended = if mode == Mode::Started as u8 || mode == Mode::Run as u8 {
+            self.over.sleep(deadline, || self.has_ended.load(Ordering::SeqCst))
+        } else if self.is_inside() {
+            self.has_ended.load(Ordering::SeqCst)
+        } else {
+            self.stop_here(deadline)?
+        };
+        if !ended {
+            self.timed_out.store(true, Ordering::SeqCst);
+            return Err(self.still_running());
+        }
+        self.timed_out.store(false, Ordering::SeqCst);
+        if !self.is_inside()
+            && let Some(thread) = self.thread.lock().take()
+        {
+            // It has done its last; what is left of it is its return.
+            drop(thread.join());
+        }
+        Ok(())
+    }
+
+    /// Refuses pushes and makes the driving thread look.
+    pub fn ask_to_stop(&self) {
+        self.shared.inbox.close();
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.parked.notify();
+        self.shared.paced.notify();
+    }
+
+    /// The stop of an engine that no thread of ours drives.
+    fn stop_here(&self, deadline: Option<Nanos>) -> Result<bool, Failure> {
+        let Some(mut guard) = self.driver.try_lock() else {
+            return Err(Failure::new(Status::STATE, "another thread is in rte_engine_tick: stop on that thread"));
+        };
+        let driver = &mut *guard;
+        if driver.has_ended {
+            return Ok(true);
+        }
+        let body = AssertUnwindSafe(|| match deadline {
+            None => close(&self.shared, &mut driver.cohort).map(|()| true),
+            Some(deadline) => loop {
+                match driver.cohort.shutdown(deadline)? {
+                    Progress::Done => break Ok(true),
+                    Progress::Busy if real_now() >= deadline => break Ok(false),
+                    Progress::Busy => std::thread::yield_now(),
+                }
+            },
+        });
+        match catch_unwind(body) {
+            Ok(Ok(false)) => Ok(false),
+            Ok(result) => {
+                self.conclude(driver, Ok(result.map(|_| ())));
+                Ok(true)
+            }
+            Err(panic) => {
+                self.conclude(driver, Err(panic));
+                Ok(true)
+            }
+        }
+    }
+
+    fn still_running(&self) -> Failure {
+        let message = match self.shared.watch.running() {
+            Some((stage, row, since)) => {
+                let name = self.model.manifest().stage_name(stage);
+                format!("stage {name} (first row {row}) has not returned for {} ms", since / 1_000_000)
+            }
+            None => "the engine is still working".to_string(),
+        };
+        Failure::new(Status::TIMEOUT, message)
+    }
+
+    /// Whether the last stop ran out of time.
+    pub fn has_timed_out(&self) -> bool {
+        self.timed_out.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,117 @@
+//! Tells what happened. Notices that a life has paid for go out at once; those that stand for many events are counted
+//! here and told when the one before has been taken. Used by the engine's thread alone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::output::{Event, Notice};
+use crate::queue::{Outbox, SHARED_NOTICES};
+use crate::word::{Fault, Row, Session, Status};
+
+const UNKNOWN: usize = 0;
+const STALE: usize = 1;
+const FIRST_FAILURE: usize = 2;
+
+/// See the module's comment.
+pub struct Herald {
+    outbox: Arc<Outbox>,
+    /// Paid notices that found a consumer standing in the way; in order, before all newer ones.
+    backlog: VecDeque<Notice>,
+    tallies: [Tally; SHARED_NOTICES],
+    pending: u32,
+}
+
+/// Events of one kind that were not told yet.
+#[derive(Clone, Copy)]
+struct Tally {
+    /// The newest; its `count` is how many there are. 0: none.
+    notice: Notice,
+    /// What a TICK_FAILED place is for, once it was used.
+    fault: Option<Fault>,
+}
+
+impl Herald {
+    /// Tells through `outbox`.
+    pub fn new(outbox: Arc<Outbox>) -> Herald {
+        let notice = Notice::of_engine(Event::Detached(None), 0);
+        Herald {
+            outbox,
+            backlog: VecDeque::new(),
+            tallies: [Tally { notice, fault: None }; SHARED_NOTICES],
+            pending: 0,
+        }
+    }
+
+    /// Queues a notice that its life has paid for.
+    pub fn tell(&mut self, notice: Notice) {
+        if !self.backlog.is_empty() {
+            self.backlog.push_back(notice);
+        } else if let Err(notice) = self.outbox.notify(notice) {
+            self.backlog.push_back(notice);
+        }
+    }
+
+    /// A message to nobody.
+    pub fn unknown(&mut self, session: Session, tag: u64, tick: u64) {
+        let event = Event::Rejected(Status::UNKNOWN);
+        self.count(UNKNOWN, Notice { session, tag, ..Notice::of_engine(event, tick) });
+    }
+
+    /// A message to a life that is over.
+    pub fn stale(&mut self, session: Session, tag: u64, tick: u64) {
+        let event = Event::Rejected(Status::STALE);
+        self.count(STALE, Notice { session, tag, ..Notice::of_engine(event, tick) });
+    }
+
+    /// A whole batch failed.
+    pub fn tick_failed(&mut self, fault: Fault, row: Row, tick: u64) {
+        let places = &self.tallies[FIRST_FAILURE..];
+        // The last place takes all that do not fit: its notice then names the newest.
+        let place =
+            places.iter().position(|tally| tally.fault.is_none_or(|known| known == fault)).unwrap_or(places.len() - 1);
+        self.tallies[FIRST_FAILURE + place].fault = Some(fault);
+        self.count(FIRST_FAILURE + place, Notice { row, ..Notice::of_engine(Event::TickFailed(fault), tick) });
+    }
+
+    fn count(&mut self, kind: usize, notice: Notice) {
+        let tally = &mut self.tallies[kind].notice;
+        *tally = Notice { count: tally.count + 1, ..notice };
+        self.pending |= 1 << kind;
+    }
+
+    /// Tells what can be told. At the end of each tick.
+    pub fn flush(&mut self) {
+        while let Some(notice) = self.backlog.pop_front() {
+            if let Err(notice) = self.outbox.notify(notice) {
+                self.backlog.push_front(notice);
+                break;
+            }
+        }
+        let mut left = self.pending;
+        while left != 0 {
+            let kind = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if self.outbox.notify_shared(self.tallies[kind].notice, kind) {
+                self.tallies[kind].notice.count = 0;
+                self.pending &= !(1 << kind);
+            }
+        }
+    }
+
+    /// The last flush: what waits for its turn goes out beside the one before it. The store has room for two of a kind.
+    pub fn close(&mut self) {
+        self.flush();
+        for kind in 0..SHARED_NOTICES {
+            if self.tallies[kind].notice.count > 0 {
+                let _ = self.outbox.notify(self.tallies[kind].notice);
+                self.tallies[kind].notice.count = 0;
+            }
+        }
+        self.pending = 0;
+    }
+
+    /// Whether a paid notice waits for a consumer to get out of its way: nothing tells when.
+    pub fn is_stuck(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+}

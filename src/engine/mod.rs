@@ -1,0 +1,21 @@
+//! The engine: rows and lives, the tick, and how it is driven.
+
+mod admission;
+mod arena;
+mod cohort;
+mod collect;
+mod drive;
+mod encode;
+mod failure;
+mod flight;
+mod handle;
+mod herald;
+mod seeding;
+mod shared;
+mod shutdown;
+mod step;
+
+pub use cohort::{Cohort, Outlook, Plan, Progress};
+pub use drive::Settings;
+pub use handle::{Engine, Failure};
+pub use shared::Shared;

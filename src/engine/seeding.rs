@@ -1,0 +1,156 @@
+//! Step 3 of a tick: pending rows get their first state.
+
+use super::arena::State;
+use super::cohort::Cohort;
+use super::flight::{Errand, Home};
+use crate::batch::{Batch, Seat};
+use crate::conditioning::View;
+use crate::lane::{Calls, Work};
+use crate::model::{Call, RawStream};
+use crate::output::Event;
+use crate::word::{Fault, KeySet, Lane, Row, Status};
+
+impl Cohort {
+    /// Shows the pending rows to `ready`, then submits their seeds: new rows in one call, those that failed before each
+    /// in its own. What came of it is acted on by [`Cohort::settle_seeds`].
+    pub(super) fn arm(&mut self) {
+        if self.arena.by.pending.is_empty() || !self.may_seed() {
+            return;
+        }
+        if !self.manifest().hooks.seed {
+            while let Some(row) = self.arena.by.pending.first() {
+                self.seeded(row);
+            }
+            return;
+        }
+        let mut fresh = std::mem::replace(&mut self.scratch, crate::rows::Rows::new(0));
+        fresh.clear();
+        for row in self.arena.by.pending.iter() {
+            fresh.set(row, self.arena.life(row).is_some_and(|life| life.seed_tries == 0));
+        }
+        if !fresh.is_empty() {
+            let batch = self.pending_batch(fresh.len() as usize, |row| fresh.has(row));
+            self.submit_seed(batch);
+        }
+        let mut from = 0;
+        while let Some(row) = self.arena.by.pending.next(from) {
+            from = row.0 + 1;
+            if !fresh.has(row) {
+                let batch = self.pending_batch(1, |other| other == row);
+                self.submit_seed(batch);
+            }
+        }
+        self.scratch = fresh;
+    }
+
+    /// The gate. Absent: always open.
+    fn may_seed(&mut self) -> bool {
+        self.is_gated = false;
+        if !self.manifest().hooks.ready {
+            return true;
+        }
+        let mut batch = self.pending_batch(self.arena.by.pending.len() as usize, |_| true);
+        let answer = self.target.call(Call::Ready, &mut batch, RawStream::default());
+        let first = Row(batch.first_row());
+        self.keep_spare(batch);
+        match answer {
+            Ok(()) => true,
+            Err(Fault { status: Status::AGAIN, .. }) => {
+                self.is_gated = true;
+                false
+            }
+            Err(fault) => {
+                self.batch_failed(fault, first);
+                self.is_gated = true;
+                false
+            }
+        }
+    }
+
+    /// A batch of those pending rows that `wanted` names, with their contexts.
+    fn pending_batch(&mut self, count: usize, wanted: impl Fn(Row) -> bool) -> Box<Batch> {
+        let mut batch = self.spare_batch(count);
+        batch.begin(self.tick, 0);
+        let keys = &self.model.manifest().keys;
+        for row in self.arena.by.pending.iter().filter(|row| wanted(*row)) {
+            let Some(life) = self.arena.life(row) else { continue };
+            let seat = Seat { row, session: life.session, user: life.user, generation: life.generation, version: 0 };
+            let view = View { image: &[], present: KeySet::NONE, blocks: &life.context };
+            let at = batch.place(seat, 0, view, keys, &mut self.store);
+            let present = batch.present(at);
+            batch.set_changed(at, present);
+        }
+        batch.seal(&mut self.store);
+        batch
+    }
+
+    fn submit_seed(&mut self, batch: Box<Batch>) {
+        self.members.copy_from(batch.members());
+        let fence =
+            self.lanes.submit(Work { lane: Lane::Hot, calls: Calls::Hook(Call::Seed), batch, after: [None; 2] });
+        self.members.iter().for_each(|row| self.arena.fences[row.at()].hot = Some(fence));
+        self.seeds.push(fence);
+    }
+
+    /// Acts on what the seeds of this tick came to; false: they are not done.
+    pub(super) fn settle_seeds(&mut self, until: u64) -> bool {
+        let mut seeds = std::mem::take(&mut self.seeds);
+        let done = self.await_calls(&seeds, until);
+        if done {
+            for fence in seeds.drain(..) {
+                self.settle_seed(fence);
+                self.errands.push(Errand { fence, home: Home::Spare, is_unseen: false });
+            }
+        }
+        self.seeds = seeds;
+        done
+    }
+
+    fn settle_seed(&mut self, fence: crate::lane::Fence) {
+        let Some(batch) = self.lanes.observe(fence) else { return };
+        let whole = batch.result.err();
+        let mut outcome = std::mem::take(&mut self.bad);
+        outcome.clear();
+        // OK stands for "seeded" here: every row of the batch is listed.
+        outcome.extend(batch.positions().map(|(at, row)| {
+            let status = batch.failed(at).unwrap_or(Status(0));
+            (row, Fault { stage: Call::Seed.number(), status })
+        }));
+        if let Some(fault) = whole {
+            self.batch_failed(fault, outcome[0].0);
+        }
+        for (row, fault) in &outcome {
+            match whole {
+                Some(whole) => self.seed_failed(*row, whole.status),
+                None if fault.status == Status(0) => self.seeded(*row),
+                None => self.reject(*row, fault.status),
+            }
+        }
+        self.bad = outcome;
+    }
+
+    fn seeded(&mut self, row: Row) {
+        let keys = &self.model.manifest().keys;
+        self.arena.change(row, |life| State::Ready { life });
+        let Some(life) = self.arena.life_mut(row) else { return };
+        for key in keys.heavy().iter() {
+            life.held.put(key, life.context[key].clone(), &mut self.store);
+        }
+        let tag = life.begin_tag;
+        self.tell(row, Event::Attached { already: false }, tag);
+    }
+
+    fn seed_failed(&mut self, row: Row, status: Status) {
+        let attempts = self.plan.seed_attempts;
+        let Some(life) = self.arena.life_mut(row) else { return };
+        life.seed_tries += 1;
+        if life.seed_tries >= attempts {
+            self.reject(row, status);
+        }
+    }
+
+    fn reject(&mut self, row: Row, status: Status) {
+        let tag = self.arena.life(row).map_or(0, |life| life.begin_tag);
+        self.leave(row, Some((Event::Rejected(status), tag)));
+    }
+}

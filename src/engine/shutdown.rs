@@ -1,0 +1,89 @@
+//! The end of a cohort: what is in flight is delivered, every seeded row detached, everybody told.
+
+use super::arena::Life;
+use super::cohort::{Cohort, Progress};
+use crate::output::Event;
+use crate::word::{Fault, Nanos, Row, Status};
+
+impl Cohort {
+    /// Once the inbox is closed. Waits for the lanes until `until`; busy: call again.
+    pub fn shutdown(&mut self, until: Nanos) -> Result<Progress, Fault> {
+        if !self.turn_away() || !self.empty_lanes(until) {
+            return self.busy();
+        }
+        self.check()?;
+        while let Some(row) = (0..self.manifest().max_sessions).map(Row).find(|row| self.arena.life(*row).is_some()) {
+            self.dismiss(row);
+        }
+        while let Some(row) = self.arena.by.retiring.first() {
+            if !self.row_passes(row, until) {
+                return self.busy();
+            }
+            self.try_retire(row);
+        }
+        if !self.finish_errands(until) {
+            return self.busy();
+        }
+        self.check()?;
+        self.publish();
+        self.herald.close();
+        self.shared.outbox.end(Status::CLOSED, None);
+        Ok(Progress::Done)
+    }
+
+    /// Delivers what is in flight, and lets every encode end.
+    fn empty_lanes(&mut self, until: Nanos) -> bool {
+        if !self.settle_seeds(until) {
+            return false;
+        }
+        while self.previous.is_some() || self.current.is_some() {
+            if !self.defer_previous(until) || !self.collect(until) {
+                return false;
+            }
+        }
+        while let Some(fence) = self.encodes.first().copied() {
+            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
+                return false;
+            }
+            self.resolve_encodes();
+        }
+        true
+    }
+
+    /// One life ends: DETACHED after its last chunk if it was seeded, else REJECTED.
+    fn dismiss(&mut self, row: Row) {
+        let is_seeded = self.arena.is_seeded(row);
+        let Some(Life { farewell_sent, begin_tag, .. }) = self.arena.life(row) else { return };
+        let (farewell_sent, tag) = (*farewell_sent, *begin_tag);
+        if !is_seeded {
+            return self.leave(row, Some((Event::Rejected(Status::CLOSED), tag)));
+        }
+        if !farewell_sent {
+            let notice = self.notice(row, Event::Detached(Some(Status::CLOSED)), 0);
+            self.arena.life_mut(row).into_iter().for_each(|life| life.credits -= 1);
+            self.shared.outbox.farewell(row, notice);
+        }
+        if let Some(life) = self.arena.evict(row, Some(Status::CLOSED)) {
+            self.shared.outbox.refund(life.credits);
+            self.arena.bury(life, &mut self.store);
+        }
+        self.arena.paused.remove(row);
+    }
+
+    fn row_passes(&mut self, row: Row, until: Nanos) -> bool {
+        let fences = self.arena.fences[row.at()];
+        let mut all = [fences.hot, fences.deferred, fences.encode].into_iter().flatten();
+        all.all(|fence| self.lanes.passed(fence) || self.lanes.block(fence, until))
+    }
+
+    fn finish_errands(&mut self, until: Nanos) -> bool {
+        while let Some(errand) = self.errands.first() {
+            let fence = errand.fence;
+            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
+                return false;
+            }
+            self.run_errands();
+        }
+        true
+    }
+}

@@ -1,0 +1,285 @@
+//! Steps 6, 7 and 9 of a tick: HOT of this batch, and beside it DEFERRED of the one before.
+
+use super::arena::{Life, RowFences};
+use super::cohort::Cohort;
+use super::failure::Verdict;
+use super::flight::{Errand, Flight, Home, Mark};
+use crate::batch::{Batch, Seat};
+use crate::conditioning::{Keys, Seen};
+use crate::lane::{Calls, Fence, Work};
+use crate::queue::Lease;
+use crate::word::{Generation, Lane, Row};
+
+impl Cohort {
+    /// Step 7, pipelined: what HOT said of the previous batch is acted on, then its DEFERRED is submitted.
+    pub(super) fn defer_previous(&mut self, until: u64) -> bool {
+        let Some(mut flight) = self.previous.take() else { return true };
+        let settled = self.settle_hot(&mut flight, until);
+        if settled && flight.lost {
+            self.abandon(flight);
+            return true;
+        }
+        if settled && self.has_deferred && !flight.deferred_submitted {
+            self.submit_deferred(&mut flight);
+        }
+        self.previous = Some(flight);
+        settled
+    }
+
+    /// Whether the next slot's batch and buffers are at home. Those of a lost flight may not be: its work may still run.
+    pub(super) fn slot_is_home(&mut self, until: u64) -> bool {
+        let slot = self.next_slot;
+        let is_of_slot = |errand: &Errand| errand.home == Home::Hot(slot) || errand.home == Home::Single(slot);
+        while let Some(at) = self.errands.iter().position(is_of_slot) {
+            let fence = self.errands[at].fence;
+            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
+                return false;
+            }
+            let Some(batch) = self.lanes.take(fence) else { return false };
+            let errand = self.errands.swap_remove(at);
+            self.bring_home(errand.home, batch);
+        }
+        true
+    }
+
+    /// Step 9: HOT of all rows that are live and ready.
+    pub(super) fn start_hot(&mut self) {
+        self.choose_cohort();
+        if self.cohort.is_empty() {
+            return;
+        }
+        let slot = self.next_slot;
+        let home = &mut self.slots[slot];
+        let (Some(mut flight), Some(mut hot)) = (home.flight.take(), home.hot.take()) else { return };
+        let mut deferred = home.deferred.take();
+        self.next_slot = if self.plan.pipelined { 1 - slot } else { 0 };
+        flight.begin(self.tick, self.shared.clock.now(), &self.cohort);
+        hot.begin(self.tick, slot as u32);
+        if let Some(deferred) = &mut deferred {
+            deferred.begin(self.tick, slot as u32);
+        }
+        let mut from = 0;
+        while let Some(row) = self.cohort.next(from) {
+            from = row.0 + 1;
+            self.board_row(row, slot, &mut flight, &mut hot, deferred.as_deref_mut());
+        }
+        hot.seal(&mut self.store);
+        if let Some(deferred) = &mut deferred {
+            deferred.seal(&mut self.store);
+        }
+        flight.to_defer = deferred;
+        flight.hot_isolated = self.submit(Lane::Hot, slot, hot, None, &mut flight.hot);
+        if flight.hot.iter().all(|fence| self.lanes.observe(*fence).is_some()) {
+            self.settle_hot(&mut flight, 0);
+        }
+        if flight.lost { self.abandon(flight) } else { self.current = Some(flight) }
+    }
+
+    /// Steps 4 and 6. Rows that are live but encode sit out, and are counted as such.
+    fn choose_cohort(&mut self) {
+        let (arena, cohort) = (&mut self.arena, &mut self.cohort);
+        cohort.difference(&arena.by.ready, &arena.paused);
+        cohort.subtract(&arena.draining);
+        if let Some(due) = &self.due {
+            self.scratch.intersection(cohort, due);
+            cohort.copy_from(&self.scratch);
+        }
+        let mut from = 0;
+        while let Some(row) = self.arena.by.encoding.next(from) {
+            from = row.0 + 1;
+            if self.is_live(row) {
+                self.arena.life_mut(row).into_iter().for_each(|life| life.ticks_out += 1);
+                self.arena.news.add(row);
+            }
+        }
+    }
+
+    /// Puts one row into this tick's batches: both see the same.
+    fn board_row(&mut self, row: Row, slot: usize, flight: &mut Flight, hot: &mut Batch, deferred: Option<&mut Batch>) {
+        let keys = &self.model.manifest().keys;
+        let pool = self.pools[row.at()].as_ref();
+        let lease = self.making[row.at()][slot].take().filter(|lease| pool.is_some_and(|pool| lease.is_of(pool)));
+        let (Some(lease), Some(life)) = (lease.or_else(|| pool?.take()), self.arena.life_mut(row)) else {
+            // A row always has a buffer for each slot, for one is given away for another only.
+            debug_assert!(false, "row {} has no buffer", row.0);
+            flight.rows.remove(row);
+            return;
+        };
+        let (generation, version) = (life.generation, life.held.version());
+        let seat = Seat { row, session: life.session, user: life.user, generation, version };
+        let at = hot.place(seat, life.age, life.held.view(), keys, &mut self.store);
+        mark_changed(&self.seen[Lane::Hot.at()][row.at()], hot, at, keys);
+        match deferred {
+            Some(deferred) => {
+                let at = deferred.place(seat, life.age, life.held.view(), keys, &mut self.store);
+                deferred.set_output(at, lease);
+            }
+            None => hot.set_output(at, lease),
+        }
+        flight.marks[row.at()] = Mark {
+            generation,
+            index: life.age,
+            tag: life.tag,
+            heavy_tag: life.heavy_tag,
+            pushed: life.unseen_since.take(),
+        };
+        life.sat_out = 0;
+        life.held.issue(keys);
+    }
+
+    /// Submits a flight's batch to a lane: whole, or row by row where the lane isolates. Returns which.
+    fn submit(
+        &mut self,
+        lane: Lane,
+        slot: usize,
+        mut batch: Box<Batch>,
+        after: Option<Fence>,
+        fences: &mut Vec<Fence>,
+    ) -> bool {
+        let isolated = self.health.isolates(lane);
+        if !isolated {
+            self.members.copy_from(batch.members());
+            let fence = self.lanes.submit(Work { lane, calls: Calls::Stages, batch, after: [after, None] });
+            self.members.iter().for_each(|row| note_fence(&mut self.arena.fences[row.at()], lane, fence));
+            fences.push(fence);
+            return false;
+        }
+        let mut from = 0;
+        while let Some(row) = batch.members().next(from) {
+            from = row.0 + 1;
+            let at = batch.position(row);
+            let mut one = self.spare_batch(1);
+            one.copy_one(&mut batch, at, &mut self.store);
+            let fence = self.lanes.submit(Work { lane, calls: Calls::Stages, batch: one, after: [after, None] });
+            note_fence(&mut self.arena.fences[row.at()], lane, fence);
+            fences.push(fence);
+        }
+        let home = if lane == Lane::Hot { Home::Hot(slot) } else { Home::Deferred(slot) };
+        self.bring_home(home, batch);
+        true
+    }
+
+    /// Acts on what HOT said, once that may be seen: ages, accumulators, quarantine. False: not yet.
+    pub(super) fn settle_hot(&mut self, flight: &mut Flight, until: u64) -> bool {
+        if flight.hot_settled {
+            return true;
+        }
+        if !self.await_calls(&flight.hot, until) {
+            return false;
+        }
+        flight.hot_settled = true;
+        match self.judge(Lane::Hot, &flight.hot, flight.hot_isolated) {
+            Verdict::Lost(fault) => {
+                flight.lost = true;
+                self.batch_failed(fault, flight.rows.first().unwrap_or_default());
+                self.forgo(flight);
+            }
+            Verdict::Rows => {
+                for (row, _) in &self.bad {
+                    flight.rows.remove(*row);
+                }
+                self.quarantine_bad();
+                self.commit(Lane::Hot, flight);
+                for row in flight.rows.iter() {
+                    if let Some(life) = living(self.arena.life_mut(row), flight.marks[row.at()].generation) {
+                        life.age += 1;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// A lost HOT: retried from where it was if it left no trace; else its chunk numbers are a gap.
+    fn forgo(&mut self, flight: &Flight) {
+        let is_safe = self.manifest().is_retry_safe;
+        let keys = &self.model.manifest().keys;
+        for row in flight.rows.iter() {
+            let mark = flight.marks[row.at()];
+            let Some(life) = living(self.arena.life_mut(row), mark.generation) else { continue };
+            if is_safe {
+                life.held.take_back(keys);
+                life.unseen_since = life.unseen_since.or(mark.pushed);
+            } else {
+                life.age += 1;
+            }
+        }
+    }
+
+    /// What `lane` was shown is what it saw last, for the flight's rows.
+    pub(super) fn commit(&mut self, lane: Lane, flight: &Flight) {
+        let keys = &self.model.manifest().keys;
+        for fence in flight.last(lane) {
+            let Some(batch) = self.lanes.observe(*fence) else { continue };
+            self.shared.counters.lanes[lane.at()].record(batch.ended.saturating_sub(batch.begun));
+            for (at, row) in batch.positions().filter(|(_, row)| flight.rows.has(*row)) {
+                let (seat, seen) = (batch.seat(at), &mut self.seen[lane.at()][row.at()]);
+                if !seen.is(seat.generation, seat.version) || seat.version == 0 {
+                    seen.commit(seat.generation, seat.version, keys, &mut self.store, |key| batch.shown(at, key));
+                }
+            }
+        }
+    }
+
+    /// DEFERRED of a flight whose HOT was settled: of its rows that are still alive and have not failed.
+    pub(super) fn submit_deferred(&mut self, flight: &mut Flight) {
+        flight.deferred_submitted = true;
+        let Some(mut batch) = flight.to_defer.take() else { return };
+        let mut from = 0;
+        while let Some(row) = batch.members().next(from) {
+            from = row.0 + 1;
+            let is_here = self.arena.lives(row, flight.marks[row.at()].generation);
+            if !is_here || !flight.rows.has(row) || self.arena.by.quarantined.has(row) {
+                flight.rows.remove(row);
+                let lease = batch.drop_row(row, &mut self.store);
+                self.keep_buffer(row, flight.slot, lease);
+            }
+        }
+        if batch.is_empty() {
+            return self.bring_home(Home::Deferred(flight.slot), batch);
+        }
+        let keys = &self.model.manifest().keys;
+        for row in flight.rows.iter() {
+            let at = batch.position(row);
+            mark_changed(&self.seen[Lane::Deferred.at()][row.at()], &mut batch, at, keys);
+        }
+        let after = flight.hot.last().copied();
+        flight.deferred_isolated = self.submit(Lane::Deferred, flight.slot, batch, after, &mut flight.deferred);
+    }
+
+    /// A buffer comes back to its row, unless the row has other buffers by now.
+    pub(super) fn keep_buffer(&mut self, row: Row, slot: usize, lease: Option<Lease>) {
+        let pool = self.pools[row.at()].as_ref();
+        self.making[row.at()][slot] = lease.filter(|lease| pool.is_some_and(|pool| lease.is_of(pool)));
+    }
+
+    /// Takes a lost flight apart.
+    pub(super) fn abandon(&mut self, mut flight: Box<Flight>) {
+        let slot = flight.slot;
+        if let Some(batch) = flight.to_defer.take() {
+            self.bring_home(Home::Deferred(slot), batch);
+        }
+        let home = if flight.hot_isolated { Home::Single(slot) } else { Home::Hot(slot) };
+        for fence in flight.hot.drain(..) {
+            self.errands.push(Errand { fence, home, is_unseen: false });
+        }
+        self.slots[slot].flight = Some(flight);
+    }
+}
+
+fn note_fence(fences: &mut RowFences, lane: Lane, fence: Fence) {
+    *(if lane == Lane::Hot { &mut fences.hot } else { &mut fences.deferred }) = Some(fence);
+}
+
+fn living(life: Option<&mut Life>, generation: Generation) -> Option<&mut Life> {
+    life.filter(|life| life.generation == generation)
+}
+
+/// Says which keys differ from what the lane saw last of the row at `at`.
+fn mark_changed(seen: &Seen, batch: &mut Batch, at: usize, keys: &Keys) {
+    let (generation, version) = (batch.seat(at).generation, batch.seat(at).version);
+    if version == 0 || !seen.is(generation, version) {
+        let changed = seen.changed(generation, keys, |key| batch.shown(at, key));
+        batch.set_changed(at, changed);
+    }
+}

@@ -1,0 +1,178 @@
+//! Lanes that are queues of a device: stages are called on the engine's thread and enqueue on a stream; an event behind
+//! them is their fence. The host's own backend is such a device.
+//!
+//! An event is recorded again only when it has passed, and then nobody refers to it: rows and batches name fences by
+//! number, and a stream that was told to wait for it has nothing left to wait for.
+
+use std::collections::VecDeque;
+
+use super::{Fence, Lanes, Outstanding, Target, Work, backend_fault};
+use crate::batch::Batch;
+use crate::model::{RawEvent, RawStream};
+use crate::time::real_now;
+use crate::word::{Fault, Lane, Nanos, Status};
+
+/// A device's streams and events.
+pub trait Streams: Send {
+    /// A stream for `lane`.
+    fn stream(&mut self, lane: Lane) -> Result<RawStream, Status>;
+    /// A new event.
+    fn event(&mut self) -> Result<RawEvent, Status>;
+    /// Marks the end of what is enqueued on `stream`.
+    fn record(&mut self, event: RawEvent, stream: RawStream) -> Result<(), Status>;
+    /// What is enqueued on `stream` from now on waits for `event`.
+    fn wait(&mut self, stream: RawStream, event: RawEvent) -> Result<(), Status>;
+    /// Whether it has passed.
+    fn query(&mut self, event: RawEvent) -> Result<bool, Status>;
+    /// Waits at most `timeout` for it.
+    fn sync(&mut self, event: RawEvent, timeout: Nanos) -> Result<bool, Status>;
+    /// Frees all events that it is given here and all streams that it made.
+    fn close(&mut self, events: &mut dyn Iterator<Item = RawEvent>);
+    /// Whether it tells when an event has passed.
+    fn wakes(&self) -> bool;
+}
+
+/// See the module's comment.
+pub struct StreamLanes {
+    target: Target,
+    device: Box<dyn Streams>,
+    streams: [RawStream; Lane::COUNT],
+    outstanding: Outstanding,
+    /// By lane: events of fences not seen to have passed, oldest first.
+    pending: [VecDeque<(u64, RawEvent)>; Lane::COUNT],
+    /// By lane: fences up to this one have passed.
+    done: [u64; Lane::COUNT],
+    spare: Vec<RawEvent>,
+    fault: Option<Fault>,
+}
+
+impl StreamLanes {
+    /// Lanes on `device`.
+    pub fn new(target: Target, device: Box<dyn Streams>) -> StreamLanes {
+        StreamLanes {
+            target,
+            device,
+            streams: Default::default(),
+            outstanding: Outstanding::default(),
+            pending: Default::default(),
+            done: Default::default(),
+            spare: Vec::new(),
+            fault: None,
+        }
+    }
+
+    fn try_submit(&mut self, work: &mut Work, sequence: u64) -> Result<(), Status> {
+        let stream = self.streams[work.lane.at()];
+        for fence in work.after.into_iter().flatten().filter(|fence| fence.lane != work.lane) {
+            if let Some(event) = self.event_of(fence) {
+                self.device.wait(stream, event)?;
+            }
+        }
+        let event = match self.spare.pop() {
+            Some(event) => event,
+            None => self.device.event()?,
+        };
+        self.target.run(work.lane, work.calls, &mut work.batch, stream);
+        self.pending[work.lane.at()].push_back((sequence, event));
+        self.device.record(event, stream)
+    }
+
+    /// The event of a fence that has not been seen to pass.
+    fn event_of(&mut self, fence: Fence) -> Option<RawEvent> {
+        if self.passed(fence) {
+            return None;
+        }
+        let pending = &self.pending[fence.lane.at()];
+        pending.iter().find(|(sequence, _)| *sequence == fence.sequence).map(|(_, event)| *event)
+    }
+
+    /// Looks which of a lane's oldest events have passed.
+    fn advance(&mut self, lane: Lane) -> Result<(), Status> {
+        while let Some((sequence, event)) = self.pending[lane.at()].front().copied() {
+            if !self.device.query(event)? {
+                break;
+            }
+            self.settle(lane, sequence);
+        }
+        Ok(())
+    }
+
+    /// All events of a lane up to `sequence` have passed.
+    fn settle(&mut self, lane: Lane, sequence: u64) {
+        let now = real_now();
+        while let Some((_, event)) = self.pending[lane.at()].pop_front_if(|(first, _)| *first <= sequence) {
+            self.spare.push(event);
+        }
+        for done in self.done[lane.at()] + 1..=sequence {
+            if let Some(Some(batch)) = self.outstanding.get(Fence { lane, sequence: done }) {
+                batch.ended = now;
+            }
+        }
+        self.done[lane.at()] = sequence;
+    }
+
+    fn fail(&mut self, status: Status) {
+        self.fault.get_or_insert(backend_fault(status));
+    }
+}
+
+impl Lanes for StreamLanes {
+    fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
+        for lane in [Lane::Hot, Lane::Deferred, Lane::Encode] {
+            self.streams[lane.at()] = self.device.stream(lane).map_err(backend_fault)?;
+        }
+        Ok(self.streams)
+    }
+
+    fn submit(&mut self, mut work: Work) -> Fence {
+        let (lane, sequence) = (work.lane, self.outstanding.submitted[work.lane.at()] + 1);
+        if let Err(status) = self.try_submit(&mut work, sequence) {
+            work.batch.result = work.batch.result.and(Err(backend_fault(status)));
+            self.fail(status);
+        }
+        self.outstanding.add(lane, work.batch)
+    }
+
+    fn observe(&mut self, fence: Fence) -> Option<&Batch> {
+        self.outstanding.get(fence)?.as_deref()
+    }
+
+    fn passed(&mut self, fence: Fence) -> bool {
+        if self.done[fence.lane.at()] < fence.sequence
+            && self.fault.is_none()
+            && let Err(status) = self.advance(fence.lane)
+        {
+            self.fail(status);
+        }
+        self.done[fence.lane.at()] >= fence.sequence
+    }
+
+    fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
+        if self.passed(fence) { self.outstanding.take(fence) } else { None }
+    }
+
+    fn block(&mut self, fence: Fence, until: Nanos) -> bool {
+        let Some(event) = self.event_of(fence) else { return self.fault.is_none() };
+        match self.device.sync(event, until.saturating_sub(real_now())) {
+            Ok(true) => self.settle(fence.lane, fence.sequence),
+            Ok(false) => {}
+            Err(status) => self.fail(status),
+        }
+        self.done[fence.lane.at()] >= fence.sequence
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    fn wakes(&self) -> bool {
+        self.device.wakes()
+    }
+}
+
+impl Drop for StreamLanes {
+    fn drop(&mut self) {
+        let pending = self.pending.iter().flatten().map(|(_, event)| *event);
+        self.device.close(&mut self.spare.iter().copied().chain(pending));
+    }
+}

@@ -1,0 +1,505 @@
+//! Messages on their way in: bounded, any number of producers, one consumer, no lock and no allocation.
+//!
+//! A ring of cells (stamped as in [`ring`](super::ring)) and beside it an arena of bytes, used in the same order: small
+//! values travel in the cell, larger ones in the arena. One word, `tail`, holds the next ticket, the arena's position
+//! and whether the queue is closed; one compare-and-swap of it claims a cell *and* its bytes, or finds the queue closed.
+//! So arena space is freed in the order it was given out, each producer's order is kept, and nothing can slip in after
+//! [`Inbox::close`].
+//!
+//! Who may fill it: one session (by hash) at most a quarter of the cells and of the bytes, all ACTIONs together at most
+//! three quarters: neither a flood nor a crowd shuts a lifecycle message of somebody else out.
+//!
+//! A producer that is stopped between its claim and its stamp ends the drain there; it is never waited for.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use crate::conditioning::{Lent, Release};
+use crate::memory::Memory;
+use crate::message::Envelope;
+pub use crate::message::Kind;
+use crate::word::Session;
+
+/// Values of up to so many bytes, with their heads, travel in the cell.
+const INLINE: usize = 192;
+/// The arena is given out in units of so many bytes.
+const UNIT: usize = 64;
+const ARENA_BITS: u32 = 24;
+const ARENA_MASK: u64 = (1 << ARENA_BITS) - 1;
+const CLOSED: u64 = 1 << 63;
+const TICKET_MASK: u64 = (1 << (63 - ARENA_BITS)) - 1;
+/// Bytes of a value's head: key, flags, size, revision, address.
+const HEAD: usize = 32;
+const BUCKETS: usize = 1024;
+
+/// The largest arena that positions of `ARENA_BITS` can tell full from empty.
+pub const MAX_BYTES: u64 = (UNIT as u64) << (ARENA_BITS - 1);
+
+/// How much may be under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Messages; a power of two.
+    pub messages: usize,
+    /// Copied bytes of one message.
+    pub message_bytes: usize,
+    /// Bytes of the arena; it is made larger where it could not hold four messages.
+    pub bytes: u64,
+}
+
+/// One value of a message that is pushed.
+#[derive(Clone, Copy)]
+pub struct ValueIn<'a> {
+    /// Which key.
+    pub key: u32,
+    /// The host's word for what it says.
+    pub revision: u64,
+    /// Its bytes: copied, or lent.
+    pub content: Result<&'a [u8], Lent>,
+}
+
+/// A message that is pushed.
+pub struct Parcel<'a> {
+    /// Its fixed part.
+    pub envelope: Envelope,
+    /// Its values, each key at most once.
+    pub values: &'a [ValueIn<'a>],
+    /// With lent values: what is run when the last of them is given up.
+    pub release: Option<Release>,
+}
+
+/// Why a push took nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// No room, for this message at least.
+    Full,
+    /// The queue is closed.
+    Closed,
+}
+
+struct Cell {
+    /// `stamp == ticket`: its producer may write it; `ticket + 1`: the consumer may read it.
+    stamp: AtomicU64,
+    body: UnsafeCell<Body>,
+}
+
+struct Body {
+    envelope: Envelope,
+    release: Option<Release>,
+    count: u32,
+    /// Bytes that this message took of its session's and its kind's share.
+    weight: u64,
+    /// Where its values lie, if not in the cell, and where the arena is free again after it.
+    begin: usize,
+    end: u32,
+    size: usize,
+    small: [u8; INLINE],
+}
+
+/// See the module's comment.
+pub struct Inbox {
+    /// closed : 1 | ticket : 39 | arena position in units : 24.
+    tail: CachePadded<AtomicU64>,
+    /// Next ticket to read; written by the consumer alone.
+    head: CachePadded<AtomicU64>,
+    /// Up to where the consumer has freed the arena.
+    arena_head: AtomicU32,
+    cells: Box<[Cell]>,
+    /// Keeps the bytes at `arena_base` alive; they are reached by address only.
+    _arena: Memory,
+    arena_base: usize,
+    arena_units: u64,
+    /// Undrained messages (upper 24 bits) and bytes (lower 40) by hash of the session, and of all ACTIONs.
+    shares: Box<[AtomicU64]>,
+    actions: CachePadded<AtomicU64>,
+    limits: Limits,
+}
+
+// SAFETY: a cell's body and its span of the arena are touched by the producer that claimed the ticket until it stores
+// the stamp, and by the one consumer from then on until it stores the next.
+unsafe impl Sync for Inbox {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Inbox {}
+
+impl Inbox {
+    /// An empty queue, or `None` where there is no memory.
+    pub fn new(limits: Limits) -> Option<Inbox> {
+        let largest = (limits.message_bytes + crate::conditioning::MAX_KEYS * (HEAD + 8)) as u64;
+        let bytes = limits.bytes.max(4 * largest).next_power_of_two().max(UNIT as u64 * 4);
+        let mut arena = Memory::new(usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BYTES)?)?;
+        let arena_base = arena.bytes_mut().as_mut_ptr().expose_provenance();
+        let mut cells = Vec::new();
+        cells.try_reserve_exact(limits.messages).ok()?;
+        cells.extend(
+            (0..limits.messages as u64)
+                .map(|at| Cell { stamp: AtomicU64::new(at), body: UnsafeCell::new(Body::empty()) }),
+        );
+        Some(Inbox {
+            tail: CachePadded::new(AtomicU64::new(0)),
+            head: CachePadded::new(AtomicU64::new(0)),
+            arena_head: AtomicU32::new(0),
+            cells: cells.into(),
+            _arena: arena,
+            arena_base,
+            arena_units: bytes / UNIT as u64,
+            shares: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            actions: CachePadded::new(AtomicU64::new(0)),
+            limits: Limits { bytes, ..limits },
+        })
+    }
+
+    /// Appends a message. Any thread. Refused: nothing was taken, and the release does not run.
+    pub fn push(&self, parcel: Parcel<'_>) -> Result<(), Refused> {
+        let size: usize = parcel.values.iter().map(|value| HEAD + value.copied().len().next_multiple_of(8)).sum();
+        let weight = if size <= INLINE { 0 } else { size.next_multiple_of(UNIT) as u64 };
+        let is_action = matches!(parcel.envelope.kind, Kind::Action { .. });
+        let result = self.reserve(parcel.envelope.session, is_action, weight).and_then(|()| {
+            let claim = self.claim(weight / UNIT as u64);
+            claim.inspect_err(|_| self.unreserve(parcel.envelope.session, is_action, weight))
+        });
+        match result {
+            Ok((ticket, begin, end)) => {
+                self.write(ticket, begin, end, size, weight, parcel);
+                Ok(())
+            }
+            Err(refused) => {
+                if let Some(release) = parcel.release {
+                    release.disarm();
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    /// Takes a share for one message, of its session and of all ACTIONs.
+    fn reserve(&self, session: Session, is_action: bool, weight: u64) -> Result<(), Refused> {
+        let (messages, bytes) = (self.limits.messages as u64, self.limits.bytes);
+        let share = self.share(session);
+        if !take_share(share, weight, (messages / 4).max(1), bytes / 4) {
+            return Err(Refused::Full);
+        }
+        if is_action && !take_share(&self.actions, weight, (messages * 3 / 4).max(1), bytes / 4 * 3) {
+            share.fetch_sub(one(weight), Ordering::Relaxed);
+            return Err(Refused::Full);
+        }
+        Ok(())
+    }
+
+    fn unreserve(&self, session: Session, is_action: bool, weight: u64) {
+        self.share(session).fetch_sub(one(weight), Ordering::Relaxed);
+        if is_action {
+            self.actions.fetch_sub(one(weight), Ordering::Relaxed);
+        }
+    }
+
+    fn share(&self, session: Session) -> &AtomicU64 {
+        let hash = session.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKETS.trailing_zeros());
+        &self.shares[hash as usize]
+    }
+
+    /// One cell and `units` of the arena in one go: ticket, offset of the bytes, arena position behind them.
+    fn claim(&self, units: u64) -> Result<(u64, usize, u32), Refused> {
+        let mut tail = self.tail.load(Ordering::Relaxed);
+        loop {
+            if tail & CLOSED != 0 {
+                return Err(Refused::Closed);
+            }
+            let (ticket, position) = (tail >> ARENA_BITS, tail & ARENA_MASK);
+            // Acquire: the consumer has finished with the cell.
+            let stamp = self.cell(ticket).stamp.load(Ordering::Acquire);
+            if stamp != ticket {
+                let now = self.tail.load(Ordering::Relaxed);
+                if now == tail {
+                    return Err(Refused::Full);
+                }
+                tail = now;
+                continue;
+            }
+            let offset = position % self.arena_units;
+            let skip = if offset + units > self.arena_units { self.arena_units - offset } else { 0 };
+            // Acquire: the consumer has finished with the bytes before this position.
+            let used = position.wrapping_sub(u64::from(self.arena_head.load(Ordering::Acquire))) & ARENA_MASK;
+            if units > 0 && used + skip + units > self.arena_units {
+                return Err(Refused::Full);
+            }
+            let (skip, offset) = if units == 0 { (0, 0) } else { (skip, (offset + skip) % self.arena_units) };
+            let end = (position + skip + units) & ARENA_MASK;
+            let next = ((ticket + 1) & TICKET_MASK) << ARENA_BITS | end;
+            // SeqCst: a push that then finds the engine not parked is ordered with the engine's last look before it parks.
+            match self.tail.compare_exchange_weak(tail, next, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return Ok((ticket, offset as usize * UNIT, end as u32)),
+                Err(now) => tail = now,
+            }
+        }
+    }
+
+    fn cell(&self, ticket: u64) -> &Cell {
+        &self.cells[ticket as usize & (self.cells.len() - 1)]
+    }
+
+    fn write(&self, ticket: u64, begin: usize, end: u32, size: usize, weight: u64, parcel: Parcel<'_>) {
+        let cell = self.cell(ticket);
+        // SAFETY: the ticket is ours, so are the cell and the span, until the stamp is stored.
+        let body = unsafe { &mut *cell.body.get() };
+        let bytes: &mut [u8] = if weight == 0 {
+            &mut body.small[..size]
+        } else {
+            // SAFETY: as above; `begin..begin + size` lies inside the arena and is no other claim's.
+            unsafe {
+                std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.arena_base + begin), size)
+            }
+        };
+        write_values(bytes, parcel.values);
+        (body.envelope, body.release, body.count) = (parcel.envelope, parcel.release, parcel.values.len() as u32);
+        (body.begin, body.end, body.size, body.weight) = (begin, end, size, weight);
+        // Release: whoever sees the stamp sees the message.
+        cell.stamp.store((ticket + 1) & TICKET_MASK, Ordering::Release);
+    }
+
+    /// The ticket after the last one given out: a drain ends there.
+    pub fn mark(&self) -> u64 {
+        (self.tail.load(Ordering::SeqCst) & !CLOSED) >> ARENA_BITS
+    }
+
+    /// The oldest message, if it was pushed before `mark` and is whole. The engine's thread alone, one at a time.
+    pub fn pop(&self, mark: u64) -> Option<Incoming<'_>> {
+        let ticket = self.head.load(Ordering::Relaxed);
+        if ticket == mark {
+            return None;
+        }
+        let cell = self.cell(ticket);
+        // Acquire: pairs with the producer's stamp.
+        if cell.stamp.load(Ordering::Acquire) != (ticket + 1) & TICKET_MASK {
+            return None;
+        }
+        // SAFETY: stamped for the consumer, which is us, until `Incoming` is dropped.
+        let body = unsafe { &mut *cell.body.get() };
+        let release = body.release.take();
+        Some(Incoming { inbox: self, ticket, body, release })
+    }
+
+    /// Refuses all pushes from now on. What got in before is still there.
+    pub fn close(&self) {
+        self.tail.fetch_or(CLOSED, Ordering::SeqCst);
+    }
+
+    /// Whether something may be there for the engine. A moment's truth.
+    pub fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed) == self.mark()
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let mark = self.mark();
+        while self.pop(mark).is_some() {}
+    }
+}
+
+impl Body {
+    fn empty() -> Body {
+        let envelope = Envelope {
+            kind: Kind::Pause,
+            session: Session(0),
+            generation: Default::default(),
+            user: 0,
+            tag: 0,
+            pushed: 0,
+        };
+        Body { envelope, release: None, count: 0, weight: 0, begin: 0, end: 0, size: 0, small: [0; INLINE] }
+    }
+}
+
+const COUNT_SHIFT: u32 = 40;
+
+fn one(weight: u64) -> u64 {
+    1 << COUNT_SHIFT | weight
+}
+
+fn take_share(share: &AtomicU64, weight: u64, messages: u64, bytes: u64) -> bool {
+    let before = share.fetch_add(one(weight), Ordering::Relaxed);
+    let fits = before >> COUNT_SHIFT < messages && (before & ((1 << COUNT_SHIFT) - 1)) + weight <= bytes;
+    if !fits {
+        share.fetch_sub(one(weight), Ordering::Relaxed);
+    }
+    fits
+}
+
+impl ValueIn<'_> {
+    fn copied(&self) -> &[u8] {
+        self.content.unwrap_or(&[])
+    }
+}
+
+fn write_values(mut bytes: &mut [u8], values: &[ValueIn<'_>]) {
+    for value in values {
+        let (copied, address, size) = match value.content {
+            Ok(copied) => (copied, 0, copied.len()),
+            Err(lent) => (&[][..], lent.address(), lent.size()),
+        };
+        let (head, rest) = bytes.split_at_mut(HEAD);
+        head[0..4].copy_from_slice(&value.key.to_ne_bytes());
+        head[4..8].copy_from_slice(&u32::from(value.content.is_err()).to_ne_bytes());
+        head[8..16].copy_from_slice(&size.to_ne_bytes());
+        head[16..24].copy_from_slice(&value.revision.to_ne_bytes());
+        head[24..32].copy_from_slice(&address.to_ne_bytes());
+        rest[..copied.len()].copy_from_slice(copied);
+        bytes = &mut rest[copied.len().next_multiple_of(8)..];
+    }
+}
+
+/// A message in the drain. Its cell and bytes are free again when it is dropped.
+pub struct Incoming<'a> {
+    inbox: &'a Inbox,
+    ticket: u64,
+    body: &'a mut Body,
+    /// Of lent values; the one who drains takes it.
+    pub release: Option<Release>,
+}
+
+impl Incoming<'_> {
+    /// The fixed part.
+    pub fn envelope(&self) -> Envelope {
+        self.body.envelope
+    }
+
+    /// Its values.
+    pub fn values(&self) -> Values<'_> {
+        let body = &*self.body;
+        let bytes = if body.weight == 0 {
+            &body.small[..body.size]
+        } else {
+            let address = self.inbox.arena_base + body.begin;
+            // SAFETY: the span of this message, which nobody writes before it is dropped.
+            unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), body.size) }
+        };
+        Values { bytes, left: body.count }
+    }
+}
+
+impl Drop for Incoming<'_> {
+    fn drop(&mut self) {
+        let (body, inbox) = (&*self.body, self.inbox);
+        let is_action = matches!(body.envelope.kind, Kind::Action { .. });
+        inbox.unreserve(body.envelope.session, is_action, body.weight);
+        // Release (both): we have finished reading the bytes and the cell.
+        inbox.arena_head.store(body.end, Ordering::Release);
+        let cells = inbox.cells.len() as u64;
+        inbox.cell(self.ticket).stamp.store((self.ticket + cells) & TICKET_MASK, Ordering::Release);
+        inbox.head.store((self.ticket + 1) & TICKET_MASK, Ordering::SeqCst);
+    }
+}
+
+/// The values of a message, in the order they were given.
+pub struct Values<'a> {
+    bytes: &'a [u8],
+    left: u32,
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = ValueIn<'a>;
+
+    fn next(&mut self) -> Option<ValueIn<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let (head, rest) = self.bytes.split_at(HEAD);
+        let word = |at: usize| usize::from_ne_bytes(*head[at..].first_chunk().expect("a head has 32 bytes"));
+        let key = word(0) as u32;
+        let is_lent = head[4] != 0;
+        let (size, revision, address) = (word(8), word(16) as u64, word(24));
+        let copied = if is_lent { 0 } else { size };
+        let content = if is_lent {
+            // SAFETY: written by `write_values` from a `Lent` whose release is still to run: it is in this message.
+            Err(unsafe { Lent::new(address, size) })
+        } else {
+            Ok(&rest[..copied])
+        };
+        self.bytes = &rest[copied.next_multiple_of(8)..];
+        Some(ValueIn { key, revision, content })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word::Generation;
+    use std::sync::Arc;
+
+    fn inbox(messages: usize, message_bytes: usize, bytes: u64) -> Inbox {
+        Inbox::new(Limits { messages, message_bytes, bytes }).unwrap()
+    }
+
+    fn envelope(kind: Kind, session: u64, tag: u64) -> Envelope {
+        Envelope { kind, session: Session(session), generation: Generation(0), user: 0, tag, pushed: 0 }
+    }
+
+    fn push(inbox: &Inbox, kind: Kind, session: u64, tag: u64, bytes: &[u8]) -> Result<(), Refused> {
+        let values = [ValueIn { key: 5, revision: 9, content: Ok(bytes) }];
+        inbox.push(Parcel { envelope: envelope(kind, session, tag), values: &values, release: None })
+    }
+
+    const ACTION: Kind = Kind::Action { partial: false };
+
+    #[test]
+    fn values_of_any_size_arrive_whole_across_many_turns_of_the_arena() {
+        let inbox = inbox(8, 1000, 0);
+        for turn in 0..5000usize {
+            let bytes: Vec<u8> = (0..turn * 37 % 1001).map(|at| (at + turn) as u8).collect();
+            push(&inbox, ACTION, turn as u64, turn as u64, &bytes).unwrap();
+            if turn % 2 == 1 {
+                for back in [1, 0] {
+                    let message = inbox.pop(inbox.mark()).unwrap();
+                    let turn = turn - back;
+                    assert_eq!(message.envelope().tag, turn as u64);
+                    let value = message.values().next().unwrap();
+                    let content = value.content.unwrap();
+                    assert_eq!((value.key, value.revision, content.len()), (5, 9, turn * 37 % 1001));
+                    assert!(content.iter().enumerate().all(|(at, byte)| *byte == (at + turn) as u8));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_floods_has_a_quarter_and_actions_have_three_quarters() {
+        let inbox = inbox(64, 64, 0);
+        let pushed = (0..64).take_while(|n| push(&inbox, ACTION, 1, *n, b"x").is_ok()).count();
+        assert_eq!(pushed, 16);
+        let others = (0..64).take_while(|n| push(&inbox, ACTION, 100 + n, *n, b"x").is_ok()).count();
+        assert_eq!(pushed + others, 48);
+        assert!(push(&inbox, Kind::Attach, 7, 0, b"x").is_ok());
+        while inbox.pop(inbox.mark()).is_some() {}
+        assert!(push(&inbox, ACTION, 1, 0, b"x").is_ok());
+    }
+
+    #[test]
+    fn bytes_are_shared_out_as_cells_are() {
+        let inbox = inbox(1024, 4096, 64 * 1024);
+        let big = [3u8; 4096];
+        let pushed = (0..64).take_while(|n| push(&inbox, ACTION, 1, *n, &big).is_ok()).count();
+        assert!((1..=4).contains(&pushed));
+        assert!(push(&inbox, ACTION, 2, 0, &big).is_ok());
+    }
+
+    #[test]
+    fn nothing_gets_in_after_close() {
+        let inbox = Arc::new(inbox(1024, 64, 0));
+        let pushers: Vec<_> = (0..2)
+            .map(|p| {
+                let inbox = inbox.clone();
+                std::thread::spawn(move || {
+                    (0..400).filter(|n| push(&inbox, Kind::Pause, p * 1000 + n, *n, b"").is_ok()).count()
+                })
+            })
+            .collect();
+        inbox.close();
+        let mark = inbox.mark();
+        let pushed: usize = pushers.into_iter().map(|p| p.join().unwrap()).sum();
+        let mut drained = 0;
+        while inbox.pop(mark).is_some() {
+            drained += 1;
+        }
+        assert_eq!(drained, pushed);
+        assert_eq!(push(&inbox, Kind::Pause, 1, 0, b""), Err(Refused::Closed));
+    }
+}

@@ -1,0 +1,11 @@
+//! The two queues between the host's threads and the engine's, and the memory that travels through them.
+
+mod inbox;
+mod outbox;
+mod pool;
+mod ready;
+mod ring;
+
+pub use inbox::{Inbox, Incoming, Kind, Limits, MAX_BYTES, Parcel, Refused, ValueIn, Values};
+pub use outbox::{LIFE_NOTICES, Outbox, Policy, Popped, SHARED_NOTICES, Sizes};
+pub use pool::{Lease, Pool, ReleaseFence};

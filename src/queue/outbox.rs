@@ -1,0 +1,585 @@
+//! Results on their way out: a ring of chunks a row, one store of notices, any number of consumers, no lock.
+//!
+//! **Chunks.** The engine alone pushes. A row with chunks has one token: set by whoever makes the ring non-empty,
+//! carried by a bit in [`Ready`], held by the consumer that took the bit until it has popped one chunk. So one consumer
+//! at a time is at a row, which keeps the order of a session, and rows take turns. Losing the oldest chunk and purging
+//! are pops by the engine; they need no token, for the ring itself gives each chunk out once.
+//!
+//! **Notices** are popped before chunks. What one life can need (ATTACHED or REJECTED, ROW_FAILED, DETACHED) is paid for
+//! when its message is pushed; a popped notice gives its place back. Those that stand for many events (UNKNOWN, STALE,
+//! TICK_FAILED) are never more than one of a kind in the store, which has room for them beside what was paid. So a
+//! notice always finds room, whatever the consumers do.
+//!
+//! **Farewell.** The DETACHED of a life whose last chunks are to be delivered waits at its row; whoever finds the ring
+//! empty after a pop puts it into the store. The ring that carries it gives it out once.
+//!
+//! **Order.** A notice that was queued before a chunk is popped before it: a consumer that has taken a token looks for
+//! notices once more, and gives the token back if there is one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use super::ready::Ready;
+use super::ring::{Ring, Take};
+use super::{Lease, Pool};
+use crate::output::{Chunk, Notice, Output, Stamp};
+use crate::time::Wake;
+use crate::word::{Generation, Nanos, Row, Status};
+
+/// Notices that the message which begins a life pays for.
+pub const LIFE_NOTICES: i64 = 3;
+/// Kinds of notices that stand for many events: UNKNOWN, STALE, and 16 of TICK_FAILED.
+pub const SHARED_NOTICES: usize = 18;
+
+/// What is lost when a consumer is slow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// The oldest chunk of that session.
+    DropOldest,
+    /// The newest.
+    DropNewest,
+}
+
+/// How large an outbox is.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Rows.
+    pub rows: u32,
+    /// Chunks a row.
+    pub depth: usize,
+    /// Lifecycle notices that can be paid for.
+    pub notices: usize,
+}
+
+/// One row's way out.
+struct Channel {
+    chunks: Ring<Chunk>,
+    /// Set: the row's bit in `ready` is set, or a consumer is at the row and will look again.
+    token: AtomicBool,
+    farewell: Ring<Notice>,
+    /// The farewell was told: the engine may retire the row.
+    gone: AtomicBool,
+    /// Of the chunk popped last: touched by the holder of the token alone, handed on with it.
+    last: [AtomicU64; 3],
+    dropped: AtomicU64,
+    /// Outputs in consumers' hands.
+    held: Arc<AtomicU32>,
+}
+
+/// A notice and who gets its place back.
+struct Queued {
+    notice: Notice,
+    /// Index of a kind that stands for many events; `None`: paid for by its life.
+    shared: Option<u8>,
+}
+
+/// What a consumer found.
+pub enum Popped {
+    /// The next output.
+    Output(Output),
+    /// Nothing now.
+    Empty,
+    /// Nothing any more: CLOSED, or why the engine died.
+    Ended(Status),
+}
+
+/// See the module's comment.
+pub struct Outbox {
+    channels: Box<[Channel]>,
+    ready: Ready,
+    notices: Ring<Queued>,
+    /// Places for lifecycle notices that nobody has paid for.
+    credits: CachePadded<AtomicI64>,
+    shared: [AtomicBool; SHARED_NOTICES],
+    death: Ring<Notice>,
+    /// 0 while the engine runs. Stored after its last output.
+    end: AtomicI32,
+    consumers: Wake,
+    /// Wakes a parked engine; `stirred` tells it why.
+    engine: Arc<Wake>,
+    stirred: AtomicBool,
+    dropped: AtomicU64,
+    depth: usize,
+    policy: Policy,
+}
+
+impl Outbox {
+    /// An empty outbox. `engine` is notified when a pop gives the engine something to do.
+    pub fn new(sizes: Sizes, policy: Policy, engine: Arc<Wake>) -> Outbox {
+        let channel = |_| Channel {
+            // Twice the depth: a consumer that stands still in the middle of a pop keeps one cell.
+            chunks: Ring::new(2 * sizes.depth),
+            token: AtomicBool::new(false),
+            farewell: Ring::new(2),
+            gone: AtomicBool::new(false),
+            last: Default::default(),
+            dropped: AtomicU64::new(0),
+            held: Arc::default(),
+        };
+        Outbox {
+            channels: (0..sizes.rows).map(channel).collect(),
+            ready: Ready::new(sizes.rows),
+            notices: Ring::new(2 * (sizes.notices + 2 * SHARED_NOTICES)),
+            credits: CachePadded::new(AtomicI64::new(sizes.notices as i64)),
+            shared: Default::default(),
+            death: Ring::new(2),
+            end: AtomicI32::new(0),
+            consumers: Wake::default(),
+            engine,
+            stirred: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+            depth: sizes.depth,
+            policy,
+        }
+    }
+
+    fn channel(&self, row: Row) -> &Channel {
+        &self.channels[row.at()]
+    }
+
+    // ---- the engine's side
+
+    /// Pays for the notices of one life; false: the store has no room for them now. Any thread.
+    pub fn reserve(&self) -> bool {
+        let paid = self.credits.fetch_sub(LIFE_NOTICES, Ordering::Relaxed) >= LIFE_NOTICES;
+        if !paid {
+            self.refund(LIFE_NOTICES);
+        }
+        paid
+    }
+
+    /// Gives back what a life has paid for and did not need.
+    pub fn refund(&self, notices: i64) {
+        self.credits.fetch_add(notices, Ordering::Relaxed);
+    }
+
+    /// Queues a notice that was paid for. Gives it back if a consumer stands still just where it would go: try later.
+    pub fn notify(&self, notice: Notice) -> Result<(), Notice> {
+        self.queue(Queued { notice, shared: None })
+    }
+
+    /// Queues a notice of the shared kind `kind`, unless one is still there.
+    pub fn notify_shared(&self, notice: Notice, kind: usize) -> bool {
+        // Acquire and Release: the popper cleared it after its pop, so the store has the place again.
+        if self.shared[kind].swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let queued = self.queue(Queued { notice, shared: Some(kind as u8) }).is_ok();
+        if !queued {
+            self.shared[kind].store(false, Ordering::Release);
+        }
+        queued
+    }
+
+    fn queue(&self, queued: Queued) -> Result<(), Notice> {
+        self.notices.push(queued).map_err(|queued| queued.notice)
+    }
+
+    /// Delivers what is in `making`, for a free buffer of `pool` that takes its place there. Lost by policy, or where the
+    /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued.
+    pub fn push(&self, stamp: Stamp, size: usize, making: &mut Lease, pool: &Arc<Pool>) -> bool {
+        let channel = self.channel(stamp.row);
+        if channel.chunks.len() >= self.depth && !(self.policy == Policy::DropOldest && self.evict(channel)) {
+            self.lose(channel);
+            return false;
+        }
+        let spare = loop {
+            match pool.take() {
+                Some(spare) => break spare,
+                None if self.policy == Policy::DropOldest && self.evict(channel) => {}
+                None => {
+                    self.lose(channel);
+                    return false;
+                }
+            }
+        };
+        let data = std::mem::replace(making, spare);
+        if let Err(chunk) = channel.chunks.push(Chunk { stamp, size, data }) {
+            *making = chunk.data;
+            self.lose(channel);
+            return false;
+        }
+        // SeqCst, as in `pass_on`: either we see the token gone or the consumer that lets go of it sees the chunk.
+        if !channel.token.swap(true, Ordering::SeqCst) {
+            self.ready.set(stamp.row);
+        }
+        true
+    }
+
+    fn evict(&self, channel: &Channel) -> bool {
+        let evicted = matches!(channel.chunks.pop(), Take::Item(_));
+        if evicted {
+            self.lose(channel);
+        }
+        evicted
+    }
+
+    fn lose(&self, channel: &Channel) {
+        channel.dropped.fetch_add(1, Ordering::Relaxed);
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A new life begins in `row`.
+    pub fn open(&self, row: Row) {
+        let channel = self.channel(row);
+        channel.gone.store(false, Ordering::Relaxed);
+        channel.dropped.store(0, Ordering::Relaxed);
+    }
+
+    /// Drops all that is queued of `row`.
+    pub fn purge(&self, row: Row) {
+        while self.evict(self.channel(row)) {}
+    }
+
+    /// The life in `row` makes no more chunks: `notice` is queued when the last of them was popped, now if that was.
+    pub fn farewell(&self, row: Row, notice: Notice) {
+        let channel = self.channel(row);
+        if channel.farewell.push(notice).is_ok() && channel.chunks.is_empty() {
+            self.part(channel);
+        }
+    }
+
+    /// Whether a farewell is still to be told.
+    pub fn awaits_farewell(&self, row: Row) -> bool {
+        !self.channel(row).farewell.is_empty()
+    }
+
+    /// Takes a farewell back that was not told yet.
+    pub fn recall(&self, row: Row) -> Option<Notice> {
+        match self.channel(row).farewell.pop() {
+            Take::Item(notice) => Some(notice),
+            _ => None,
+        }
+    }
+
+    /// Whether the farewell of `row` was told. The engine, in its drain; tells one that got stuck.
+    pub fn is_gone(&self, row: Row) -> bool {
+        let channel = self.channel(row);
+        if !channel.farewell.is_empty() && channel.chunks.is_empty() {
+            self.part(channel);
+        }
+        channel.gone.load(Ordering::Acquire)
+    }
+
+    fn part(&self, channel: &Channel) {
+        let Take::Item(notice) = channel.farewell.pop() else { return };
+        match self.notify(notice) {
+            Ok(()) => {
+                // Release: who sees it gone sees its chunks popped.
+                channel.gone.store(true, Ordering::Release);
+                self.stir();
+                self.consumers.notify();
+            }
+            // The engine's next drain tries again. There is room: what was popped left it.
+            Err(notice) => {
+                let _ = channel.farewell.push(notice);
+            }
+        }
+    }
+
+    fn stir(&self) {
+        self.stirred.store(true, Ordering::SeqCst);
+        self.engine.notify();
+    }
+
+    /// Whether a pop gave the engine something to do since the last time it asked.
+    pub fn take_stirred(&self) -> bool {
+        self.stirred.load(Ordering::SeqCst) && self.stirred.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether a pop gave the engine something to do.
+    pub fn is_stirred(&self) -> bool {
+        self.stirred.load(Ordering::SeqCst)
+    }
+
+    /// Wakes consumers that wait. Called once after all pushes of a tick.
+    pub fn wake_consumers(&self) {
+        self.consumers.notify();
+    }
+
+    /// After the last output: pops say `status` when all is taken. With `death`: that is the last output.
+    pub fn end(&self, status: Status, death: Option<Notice>) {
+        if let Some(notice) = death {
+            let _ = self.death.push(notice);
+        }
+        // Release: whoever sees the end sees all outputs before it.
+        self.end.store(status.0, Ordering::SeqCst);
+        self.consumers.notify();
+    }
+
+    // ---- the consumers' side
+
+    /// The next output. Any thread, never blocks.
+    pub fn pop(&self) -> Popped {
+        // Read first: if nothing is found after it, nothing will ever be.
+        let end = self.end.load(Ordering::SeqCst);
+        loop {
+            match self.pop_notice() {
+                Take::Item(notice) => return Popped::Output(Output::Notice(notice)),
+                Take::Busy => return Popped::Empty,
+                Take::Empty => {}
+            }
+            let Some(row) = self.ready.take() else { break };
+            match self.pop_notice() {
+                Take::Item(notice) => {
+                    self.ready.set(row);
+                    return Popped::Output(Output::Notice(notice));
+                }
+                Take::Busy => {
+                    self.ready.set(row);
+                    return Popped::Empty;
+                }
+                Take::Empty => {}
+            }
+            if let Some(output) = self.pop_chunk(row) {
+                return Popped::Output(output);
+            }
+        }
+        if end == 0 { Popped::Empty } else { self.pop_end(Status(end)) }
+    }
+
+    fn pop_notice(&self) -> Take<Notice> {
+        match self.notices.pop() {
+            Take::Item(Queued { notice, shared: None }) => {
+                self.refund(1);
+                Take::Item(notice)
+            }
+            Take::Item(Queued { notice, shared: Some(kind) }) => {
+                self.shared[kind as usize].store(false, Ordering::Release);
+                self.stir();
+                Take::Item(notice)
+            }
+            Take::Busy => Take::Busy,
+            Take::Empty => Take::Empty,
+        }
+    }
+
+    /// With the token of `row`.
+    fn pop_chunk(&self, row: Row) -> Option<Output> {
+        let channel = self.channel(row);
+        let output = match channel.chunks.pop() {
+            Take::Item(chunk) => {
+                let missing = channel.missing_before(&chunk.stamp);
+                Some(Output::Chunk(chunk, missing))
+            }
+            _ => None,
+        };
+        self.pass_on(channel, row);
+        if channel.chunks.is_empty() && !channel.farewell.is_empty() {
+            self.part(channel);
+        }
+        output
+    }
+
+    /// Lets go of the token, or passes it on if there is more.
+    fn pass_on(&self, channel: &Channel, row: Row) {
+        if channel.chunks.is_empty() {
+            channel.token.store(false, Ordering::SeqCst);
+            if channel.chunks.is_empty() || channel.token.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+        self.ready.set(row);
+        self.consumers.notify();
+    }
+
+    fn pop_end(&self, status: Status) -> Popped {
+        let left = |channel: &Channel| !channel.chunks.is_empty() || !channel.farewell.is_empty();
+        if self.channels.iter().any(left) {
+            return Popped::Empty; // another consumer is just at it
+        }
+        match self.death.pop() {
+            Take::Item(notice) => Popped::Output(Output::Notice(notice)),
+            _ => Popped::Ended(status),
+        }
+    }
+
+    /// Sleeps until there is something to pop (`Empty`: look), nothing ever again, or `deadline` has passed (`None`).
+    pub fn wait(&self, deadline: Option<Nanos>) -> Option<Popped> {
+        let mut found = None;
+        self.consumers.sleep(deadline, || {
+            let end = self.end.load(Ordering::SeqCst);
+            let something = !self.notices.is_empty() || !self.ready.is_empty();
+            found = match end {
+                _ if something => Some(Popped::Empty),
+                0 => None,
+                end if !self.death.is_empty() || self.is_busy() => Some(Popped::Empty).filter(|_| end != 0),
+                end => Some(Popped::Ended(Status(end))),
+            };
+            found.is_some()
+        });
+        found
+    }
+
+    fn is_busy(&self) -> bool {
+        self.channels.iter().any(|channel| !channel.chunks.is_empty() || !channel.farewell.is_empty())
+    }
+
+    // ---- what others may know
+
+    /// Chunks queued of `row`.
+    pub fn queued(&self, row: Row) -> usize {
+        self.channel(row).chunks.len()
+    }
+
+    /// Outputs of `row` that consumers hold.
+    pub fn held(&self, row: Row) -> u32 {
+        self.channel(row).held.load(Ordering::Relaxed)
+    }
+
+    /// What the pools of `row` count them with.
+    pub fn held_counter(&self, row: Row) -> Arc<AtomicU32> {
+        self.channel(row).held.clone()
+    }
+
+    /// Whether the DETACHED of the life in `row` was queued after its last chunk.
+    pub fn has_parted(&self, row: Row) -> bool {
+        self.channel(row).gone.load(Ordering::Acquire)
+    }
+
+    /// Chunks of the life in `row` that were made and never popped.
+    pub fn dropped_of(&self, row: Row) -> u64 {
+        self.channel(row).dropped.load(Ordering::Relaxed)
+    }
+
+    /// Chunks that were made and never popped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Places that nobody has paid for.
+    pub fn credits(&self) -> i64 {
+        self.credits.load(Ordering::Relaxed)
+    }
+}
+
+impl Channel {
+    /// How many chunks of this life should have come between the one popped last and this one. With the token.
+    fn missing_before(&self, stamp: &Stamp) -> u64 {
+        let [generation, index, silent] = self.last.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let new = [stamp.generation.0, stamp.index, stamp.silent];
+        self.last.iter().zip(new).for_each(|(word, new)| word.store(new, Ordering::Relaxed));
+        if Generation(generation) == stamp.generation {
+            (stamp.index - index - 1).saturating_sub(stamp.silent - silent)
+        } else {
+            stamp.index.saturating_sub(stamp.silent)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Event;
+    use crate::word::Session;
+
+    struct Bench {
+        outbox: Outbox,
+        pools: Vec<Arc<Pool>>,
+        making: Vec<Lease>,
+    }
+
+    impl Bench {
+        fn new(depth: usize, policy: Policy) -> Bench {
+            let sizes = Sizes { rows: 3, depth, notices: 9 };
+            let pools: Vec<_> = (0..3).map(|_| Pool::new(depth + 3, 8, Arc::default(), None).unwrap()).collect();
+            let making = pools.iter().map(|pool| pool.take().unwrap()).collect();
+            Bench { outbox: Outbox::new(sizes, policy, Arc::default()), pools, making }
+        }
+
+        fn push(&mut self, row: u32, generation: u64, index: u64) -> bool {
+            let stamp = Stamp { row: Row(row), generation: Generation(generation), index, ..Stamp::default() };
+            self.outbox.push(stamp, 8, &mut self.making[row as usize], &self.pools[row as usize])
+        }
+
+        fn pop(&self) -> Option<(u32, u64, u64)> {
+            match self.outbox.pop() {
+                Popped::Output(Output::Chunk(chunk, missing)) => Some((chunk.stamp.row.0, chunk.stamp.index, missing)),
+                Popped::Output(Output::Notice(notice)) => Some((99, notice.generation.0, 0)),
+                _ => None,
+            }
+        }
+    }
+
+    fn notice(generation: u64) -> Notice {
+        let event = Event::Detached(None);
+        Notice { session: Session(1), generation: Generation(generation), ..Notice::of_engine(event, 0) }
+    }
+
+    #[test]
+    fn rows_take_turns_and_each_keeps_its_order() {
+        let mut bench = Bench::new(4, Policy::DropOldest);
+        for index in 0..2 {
+            for row in [0, 2] {
+                bench.push(row, 1, index);
+            }
+        }
+        let all: Vec<_> = std::iter::from_fn(|| bench.pop()).collect();
+        assert_eq!(all, [(0, 0, 0), (2, 0, 0), (0, 1, 0), (2, 1, 0)]);
+    }
+
+    #[test]
+    fn what_is_lost_is_told_with_the_next_chunk() {
+        let mut oldest = Bench::new(2, Policy::DropOldest);
+        (0..5).for_each(|index| assert!(oldest.push(0, 1, index)));
+        assert_eq!([oldest.pop(), oldest.pop(), oldest.pop()], [Some((0, 3, 3)), Some((0, 4, 0)), None]);
+        assert_eq!(oldest.outbox.dropped(), 3);
+        let mut newest = Bench::new(2, Policy::DropNewest);
+        (0..5).for_each(|index| assert_eq!(newest.push(0, 1, index), index < 2));
+        assert_eq!([newest.pop(), newest.pop()], [Some((0, 0, 0)), Some((0, 1, 0))]);
+        newest.push(0, 1, 5);
+        assert_eq!(newest.pop(), Some((0, 5, 3)));
+        newest.push(0, 2, 1);
+        assert_eq!(newest.pop(), Some((0, 1, 1)), "counted from the life's begin");
+    }
+
+    #[test]
+    fn a_consumer_that_keeps_all_buffers_loses_its_own_next_chunks() {
+        let mut bench = Bench::new(2, Policy::DropOldest);
+        let mut kept = Vec::new();
+        for index in 0..8 {
+            bench.push(0, 1, index);
+            if let Popped::Output(Output::Chunk(chunk, _)) = bench.outbox.pop() {
+                kept.push(chunk);
+            }
+        }
+        assert_eq!(kept.len(), 4);
+        assert!(bench.push(1, 1, 0), "nobody else's quota is touched");
+        kept.clear();
+        assert!(bench.push(0, 1, 8));
+    }
+
+    #[test]
+    fn a_farewell_comes_after_the_last_chunk_and_once() {
+        let mut bench = Bench::new(2, Policy::DropOldest);
+        bench.push(0, 1, 0);
+        bench.outbox.farewell(Row(0), notice(1));
+        assert!(!bench.outbox.is_gone(Row(0)));
+        assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((0, 0, 0)), Some((99, 1, 0)), None]);
+        assert!(bench.outbox.is_gone(Row(0)) && bench.outbox.take_stirred());
+        bench.outbox.farewell(Row(1), notice(2));
+        assert_eq!([bench.pop(), bench.pop()], [Some((99, 2, 0)), None]);
+    }
+
+    #[test]
+    fn notices_are_paid_for_before_and_their_places_come_back() {
+        let bench = Bench::new(2, Policy::DropOldest);
+        assert!(bench.outbox.reserve() && bench.outbox.reserve() && bench.outbox.reserve() && !bench.outbox.reserve());
+        (1..4).for_each(|n| assert!(bench.outbox.notify(notice(n)).is_ok()));
+        assert!(!bench.outbox.reserve());
+        (1..4).for_each(|n| assert_eq!(bench.pop(), Some((99, n, 0))));
+        assert!(bench.outbox.reserve());
+    }
+
+    #[test]
+    fn all_that_was_delivered_comes_before_the_end_and_death_is_last() {
+        let mut bench = Bench::new(2, Policy::DropOldest);
+        bench.push(0, 1, 0);
+        bench.outbox.end(Status::DEAD, Some(notice(7)));
+        assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((0, 0, 0)), Some((99, 7, 0)), None]);
+        assert!(matches!(bench.outbox.pop(), Popped::Ended(Status::DEAD)));
+        assert!(matches!(bench.outbox.wait(None), Some(Popped::Ended(Status::DEAD))));
+    }
+}

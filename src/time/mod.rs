@@ -1,0 +1,11 @@
+//! Time: whose clock it is, how to sleep and be woken, and when the next tick is due.
+
+mod clock;
+mod pace;
+mod thread;
+mod wake;
+
+pub use clock::{Clock, RealClock, real_now};
+pub use pace::{Next, Pace, Rate};
+pub use thread::{ThreadMark, prepare_thread};
+pub use wake::Wake;
