@@ -198,7 +198,7 @@ mod tests {
     fn a_release_runs_once_when_the_last_value_is_given_up() {
         let bytes = [7u8; 3];
         let mut store = Store::new(4);
-        let release = Release::new(|_| drop(RELEASED.fetch_add(1, Ordering::Relaxed)), [0; 2]);
+        let release = Release::new(|_| _ = RELEASED.fetch_add(1, Ordering::Relaxed), [0; 2]);
         let payload = store.payload(Some(release));
         // SAFETY: `bytes` outlives the store.
         let lent = unsafe { Lent::new(bytes.as_ptr().expose_provenance(), 3) };
