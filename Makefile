@@ -1,0 +1,39 @@
+# The C user's front door.
+#   make demo    builds the library and runs the examples
+#   make test    installs what the tests need and runs all of them
+#   make lib     builds target/release/librte.so and .a
+#   make header  writes include/rte.h anew from src/abi
+#   make bench   prints what is measured, with the machine it was measured on
+
+CARGO ?= cargo
+LIBRARY := target/release
+
+.PHONY: all lib demo test header bench clean
+
+all: lib
+
+lib:
+	$(CARGO) build --release
+	ln -sf librte.so $(LIBRARY)/librte.so.0
+
+demo: lib
+	$(MAKE) -C examples_c demo
+
+test:
+	./tests/install.sh
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) test
+	$(MAKE) lib
+	$(MAKE) -C examples_c test
+
+header:
+	RTE_BLESS=1 $(CARGO) test --test header
+
+bench:
+	$(CARGO) bench --bench tick
+	$(CARGO) bench --bench pace
+
+clean:
+	$(CARGO) clean
+	$(MAKE) -C examples_c clean

@@ -1,0 +1,44 @@
+/* hello: two live sessions of the built-in model; one changes its prompt while the other goes on. */
+#include "rte.h"
+#include <stdio.h>
+#include <string.h>
+
+static void say(rte_engine *engine, uint32_t kind, uint64_t session, const char *prompt)
+{
+    rte_value   value   = {.key = RTE_REFERENCE_PROMPT, .data = prompt, .size = strlen(prompt)};
+    rte_message message = {.kind = kind, .session = session, .tag = kind, .values = &value, .value_count = 1};
+    if (rte_inbox_push(engine, &message) != RTE_OK) puts("inbox full");
+}
+
+int main(void)
+{
+    rte_model   model = {.struct_size = sizeof model};
+    rte_engine *engine;
+    rte_error   error;
+    rte_output  out;
+    int         chunks = 0, with_new_prompt = 0;
+
+    rte_reference_model(&model);
+    if (rte_engine_new(&model, NULL, &engine, &error) || rte_engine_start(engine, &error)) {
+        puts(error.message);
+        return 1;
+    }
+    say(engine, RTE_ATTACH, 7, "a castle");
+    say(engine, RTE_ATTACH, 8, "a harbour");
+    while (chunks < 20 && rte_outbox_wait(engine, 5000000000) == RTE_OK)
+        while (rte_outbox_pop(engine, &out) == RTE_OK) {
+            if (out.kind == RTE_ATTACHED) printf("session %u is in\n", (unsigned)out.session);
+            if (out.kind == RTE_CHUNK) {
+                int is_new = out.heavy_tag == RTE_ACTION;
+                printf("session %u chunk %2u: %3u%s\n", (unsigned)out.session, (unsigned)out.index,
+                       *(const uint8_t *)out.data, is_new ? " (new prompt)" : "");
+                with_new_prompt += is_new;
+                if (++chunks == 8) say(engine, RTE_ACTION, 7, "the same castle at night");
+            }
+            rte_output_release(&out, NULL);
+        }
+    rte_engine_free(engine);
+    if (chunks < 20 || with_new_prompt == 0) return 1;
+    printf("ok: %d chunks of two sessions, %d with the new prompt\n", chunks, with_new_prompt);
+    return 0;
+}

@@ -1,0 +1,121 @@
+//! A steady engine allocates nothing: not in a tick, a push, a pop or a release.
+
+mod driver;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use driver::*;
+
+/// Counts what the whole program, the engine included, asks of the heap.
+struct Counting;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's allocator, counted.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        CALLS.fetch_add(1, Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(block, layout, size) }
+    }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        CALLS.fetch_add(1, Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROWS: u32 = 64;
+const MOVE: u32 = 0;
+const BUTTONS: u32 = 1;
+const TEXT: u32 = 2;
+const PROMPT: u32 = 3;
+
+unsafe extern "C-unwind" fn nothing(_: *mut c_void, _: *mut rte_batch, _: rte_stream) -> i32 {
+    0
+}
+
+unsafe extern "C-unwind" fn write_all(_: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the arrays of a batch.
+    unsafe {
+        for at in 0..(*batch).count as usize {
+            (*(*batch).output.add(at)).cast::<u8>().write(at as u8);
+            *(*batch).output_size.add(at) = 1;
+        }
+    }
+    0
+}
+
+static RELEASED: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C-unwind" fn count_release(_: *mut c_void) {
+    RELEASED.fetch_add(1, Relaxed);
+}
+
+/// One frame of a host: input of every kind for every session, a tick, all outputs.
+fn frame(host: &Host, number: u64) -> u64 {
+    let (motion, buttons, lent) = ([1.5f32, -0.5], number as u32, [number as u8; 300]);
+    let text = [number as u8; 40];
+    for session in 0..u64::from(ROWS) {
+        let values = [
+            value(MOVE, bytemuck::cast_slice(&motion)),
+            value(BUTTONS, &buttons.to_ne_bytes()),
+            value(TEXT, &text[..(number % 40) as usize]),
+        ];
+        let action = rte_message { flags: RTE_PARTIAL, tag: number, ..message(RTE_ACTION, session) };
+        assert_eq!(host.push(action, &values), 0);
+    }
+    let borrowed = rte_value { flags: RTE_VALUE_BORROWED, ..value(TEXT, &lent) };
+    let action = rte_message { flags: RTE_PARTIAL, release: Some(count_release), ..message(RTE_ACTION, 5) };
+    assert_eq!(host.push(action, &[borrowed]), 0);
+    assert_eq!(host.tick(), 0);
+    // The lent bytes are this frame's: a plain value takes their place before they go.
+    assert_eq!(host.push(rte_message { flags: RTE_PARTIAL, ..message(RTE_ACTION, 5) }, &[value(TEXT, b"own")]), 0);
+    assert_eq!(host.tick(), 0);
+    assert_eq!(host.tick(), 0);
+    assert_eq!(RELEASED.load(Relaxed), number + 1, "released as soon as no batch can read them");
+    let mut chunks = 0;
+    host.pop_all(|output| chunks += u64::from(output.kind == RTE_CHUNK));
+    chunks
+}
+
+fn check(pipeline: u32, flags: u32) {
+    RELEASED.store(0, Relaxed);
+    let stages = [stage(RTE_HOT, nothing), stage(RTE_DEFERRED, write_all), stage(RTE_ENCODE, nothing)];
+    let keys = [
+        rte_key { r#type: RTE_F32, size: 8, merge: RTE_MERGE_SUM, ..zeroed() },
+        rte_key { r#type: RTE_U32, size: 4, merge: RTE_MERGE_OR, ..zeroed() },
+        zeroed(),
+        rte_key { flags: RTE_KEY_HEAVY, ..zeroed() },
+    ];
+    let model = rte_model { keys: keys.as_ptr(), key_count: 4, flags, ..model(&stages, ROWS, 4096) };
+    let host = Host::new(&model, &rte_engine_options { pipeline, ..options() });
+    for session in 0..u64::from(ROWS) {
+        assert_eq!(host.push(message(RTE_ATTACH, session), &[value(PROMPT, b"a castle")]), 0);
+    }
+    let warm = 100;
+    (0..warm).for_each(|number| drop(frame(&host, number)));
+    let before = CALLS.load(Relaxed);
+    let chunks: u64 = (warm..warm + 3400).map(|number| frame(&host, number)).sum();
+    let calls = CALLS.load(Relaxed) - before;
+    println!("{} ticks, {chunks} chunks, {} pushes: {calls} calls of the allocator", 3400 * 3, 3400 * 66);
+    assert_eq!(calls, 0);
+    assert_eq!(chunks, 3400 * 3 * u64::from(ROWS));
+}
+
+#[test]
+fn ten_thousand_steady_ticks_with_pushes_and_pops_allocate_nothing() {
+    check(RTE_PIPELINE_ON, 0);
+    check(RTE_PIPELINE_OFF, 0);
+    check(RTE_PIPELINE_ON, RTE_MODEL_DENSE);
+}
