@@ -70,6 +70,8 @@ pub struct Batch {
     output_size: Box<[usize]>,
     mask: Box<[u8]>,
     leases: Box<[Option<Lease>]>,
+    /// How many of them there are.
+    leased: u32,
     /// By position and key.
     table: Box<[ValueRef]>,
     value: Box<[usize]>,
@@ -153,6 +155,7 @@ impl Batch {
             output_size: zeros(room),
             mask: zeros(shape.max_sessions as usize),
             leases: (0..room).map(|_| None).collect(),
+            leased: 0,
             table,
             value,
             holds: vec![None; room * keys.len()].into(),
@@ -318,6 +321,7 @@ impl Batch {
     pub fn set_output(&mut self, at: usize, lease: Lease) {
         self.output[at] = lease.address();
         self.leases[at] = Some(lease);
+        self.leased += 1;
     }
 
     /// Presets the status of the row at `at`.
@@ -328,7 +332,7 @@ impl Batch {
     /// Takes `row`, a member, out of a batch that no lane has. Returns its buffer, if it had one.
     pub fn drop_row(&mut self, row: Row, store: &mut Store) -> Option<Lease> {
         let at = self.position(row);
-        let lease = self.leases[at].take();
+        let lease = self.take_output(at);
         self.members.remove(row);
         self.mask[row.at()] = 0;
         if self.dense {
@@ -383,8 +387,8 @@ impl Batch {
         self.row[to] = seat.row.0;
         (self.session[to], self.user[to], self.generation[to]) = (seat.session.0, seat.user, seat.generation.0);
         (self.age[to], self.changed[to], self.status[to]) = (other.age[at], other.changed[at], 0);
-        (self.frames[to], self.output[to], self.output_size[to]) = (self.frames_per_chunk, other.output[at], 0);
-        self.leases[to] = other.leases[at].take();
+        (self.frames[to], self.output[to], self.output_size[to]) = (self.frames_per_chunk, 0, 0);
+        other.take_output(at).into_iter().for_each(|lease| self.set_output(to, lease));
         for key in 0..self.keys {
             let (source, target) = (at * self.keys + key, to * self.keys + key);
             let hold = other.holds[source].clone();
@@ -421,10 +425,15 @@ impl Batch {
         self.frames[at]
     }
 
+    /// Whether it has buffers.
+    pub fn has_outputs(&self) -> bool {
+        self.leased > 0
+    }
+
     /// The buffer of the row at `at`.
     pub fn take_output(&mut self, at: usize) -> Option<Lease> {
         self.output[at] = 0;
-        self.leases[at].take()
+        self.leases[at].take().inspect(|_| self.leased -= 1)
     }
 
     /// Home again, nobody reads it any more: lent values are let go at once, those of its own kept for the next fill.

@@ -104,7 +104,7 @@ fn check(pipeline: u32, flags: u32) {
         assert_eq!(host.push(message(RTE_ATTACH, session), &[value(PROMPT, b"a castle")]), 0);
     }
     let warm = 100;
-    (0..warm).for_each(|number| drop(frame(&host, number)));
+    (0..warm).for_each(|number| _ = frame(&host, number));
     let before = CALLS.load(Relaxed);
     let chunks: u64 = (warm..warm + 3400).map(|number| frame(&host, number)).sum();
     let calls = CALLS.load(Relaxed) - before;

@@ -57,7 +57,8 @@ unsafe extern "C-unwind" fn sleep_until(user: *mut c_void, at: u64) {
 unsafe extern "C-unwind" fn step(user: *mut c_void, _: *mut rte_batch, _: rte_stream) -> i32 {
     // SAFETY: as above.
     let world = unsafe { &*user.cast::<World>() };
-    let (engine, begin, steps) = (world.engine.load(Relaxed), world.now.load(Relaxed), world.steps.fetch_add(1, Relaxed));
+    let (engine, begin, steps) =
+        (world.engine.load(Relaxed), world.now.load(Relaxed), world.steps.fetch_add(1, Relaxed));
     let mut info = rte_engine_info { struct_size: size_of::<rte_engine_info>() as u32, ..zeroed() };
     // SAFETY: info may be asked for in a callback.
     assert_eq!(unsafe { rte_engine_get_info(engine, &mut info) }, 0);

@@ -111,8 +111,8 @@ pub struct Cohort {
     pub(super) bad: Vec<(Row, Fault)>,
     pub(super) generations: u64,
     pub(super) tick: u64,
+    /// When this tick began, by the engine's clock.
     pub(super) now: Nanos,
-    begun: Nanos,
     phase: Phase,
     pub(super) death: Option<Fault>,
     /// `ready` said "not yet" in the last tick.
@@ -158,7 +158,6 @@ impl Cohort {
             generations: 0,
             tick: 0,
             now: 0,
-            begun: 0,
             phase: Phase::Begin,
             death: None,
             is_gated: false,
@@ -252,7 +251,7 @@ impl Cohort {
     }
 
     fn begin(&mut self, due: Option<&[u64]>) {
-        (self.begun, self.now) = (real_now(), self.shared.clock.now());
+        self.now = self.shared.clock.now();
         let max = self.manifest().max_sessions;
         match due {
             None => self.due = None,
@@ -284,7 +283,7 @@ impl Cohort {
         self.publish();
         self.shared.outbox.wake_consumers();
         let counters = &self.shared.counters;
-        counters.tick.record(real_now().saturating_sub(self.begun));
+        counters.tick.record(self.shared.clock.now().saturating_sub(self.now));
         counters.ticks.store(self.tick, Relaxed);
     }
 
@@ -306,7 +305,7 @@ impl Cohort {
     pub fn open(&mut self) -> Result<(), Fault> {
         let streams = self.lanes.open()?;
         let (watch, model) = (self.target.watch.clone(), &self.model);
-        let result = watch.during(hook::INIT, 0, || model.init(streams));
+        let result = watch.during(hook::INIT, 0, real_now(), || model.init(streams));
         result.map_err(|status| Fault { stage: hook::INIT, status })
     }
 
@@ -361,7 +360,7 @@ impl Cohort {
     pub(super) fn bring_home(&mut self, home: Home, mut batch: Box<Batch>) {
         batch.release_lent(&mut self.store);
         let mut from = 0;
-        while let Some(row) = batch.members().next(from) {
+        while let (true, Some(row)) = (batch.has_outputs(), batch.members().next(from)) {
             from = row.0 + 1;
             let at = batch.position(row);
             if let Some(lease) = batch.take_output(at) {

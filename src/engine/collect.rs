@@ -7,6 +7,7 @@ use crate::batch::{Batch, Seat};
 use crate::model::{Call, RawStream};
 use crate::output::Stamp;
 use crate::telemetry::Counters;
+use crate::time::real_now;
 use crate::word::{Fault, Lane, Nanos, Row, Status};
 
 impl Cohort {
@@ -181,7 +182,7 @@ impl Cohort {
         batch.seal(&mut self.store);
         if !batch.is_empty() {
             let first = Row(batch.first_row());
-            if let Err(fault) = self.target.call(Call::Finalize, &mut batch, RawStream::default()) {
+            if let Err(fault) = self.target.call(Call::Finalize, &mut batch, RawStream::default(), real_now()) {
                 self.batch_failed(fault, first);
             }
         }

@@ -8,6 +8,7 @@ use crate::conditioning::View;
 use crate::lane::{Calls, Work};
 use crate::model::{Call, RawStream};
 use crate::output::Event;
+use crate::time::real_now;
 use crate::word::{Fault, KeySet, Lane, Row, Status};
 
 impl Cohort {
@@ -50,7 +51,7 @@ impl Cohort {
             return true;
         }
         let mut batch = self.pending_batch(self.arena.by.pending.len() as usize, |_| true);
-        let answer = self.target.call(Call::Ready, &mut batch, RawStream::default());
+        let answer = self.target.call(Call::Ready, &mut batch, RawStream::default(), real_now());
         let first = Row(batch.first_row());
         self.keep_spare(batch);
         match answer {

@@ -89,7 +89,7 @@ impl Target {
     pub fn run(&self, lane: Lane, calls: Calls, batch: &mut Batch, stream: RawStream) {
         batch.begun = real_now();
         batch.result = match calls {
-            Calls::Hook(call) => self.call(call, batch, stream),
+            Calls::Hook(call) => self.call(call, batch, stream, batch.begun),
             Calls::Stages => self.stages(lane, batch, stream),
         };
         batch.ended = real_now();
@@ -97,16 +97,17 @@ impl Target {
 
     fn stages(&self, lane: Lane, batch: &mut Batch, stream: RawStream) -> Result<(), Fault> {
         let stages = self.model.manifest().stages.iter().enumerate();
+        let mut now = Some(batch.begun);
         for (stage, _) in stages.filter(|(_, spec)| spec.lane == lane) {
-            self.call(Call::Stage(stage as u32), batch, stream)?;
+            self.call(Call::Stage(stage as u32), batch, stream, now.take().unwrap_or_else(real_now))?;
         }
         Ok(())
     }
 
-    /// One call, on the calling thread.
-    pub fn call(&self, call: Call, batch: &mut Batch, stream: RawStream) -> Result<(), Fault> {
+    /// One call, on the calling thread, at `now` of the real clock.
+    pub fn call(&self, call: Call, batch: &mut Batch, stream: RawStream, now: Nanos) -> Result<(), Fault> {
         let (stage, row) = (call.number(), batch.first_row());
-        let result = self.watch.during(stage, row, || self.model.call(call, batch, stream));
+        let result = self.watch.during(stage, row, now, || self.model.call(call, batch, stream));
         result.map_err(|status| Fault { stage, status })
     }
 }

@@ -25,12 +25,12 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// The calling thread runs `call` of `stage`, whose first row is `row`.
-    pub fn during<T>(&self, stage: u32, row: u32, call: impl FnOnce() -> T) -> T {
+    /// The calling thread runs `call` of `stage`, whose first row is `row`, from `now` of the real clock on.
+    pub fn during<T>(&self, stage: u32, row: u32, now: Nanos, call: impl FnOnce() -> T) -> T {
         let outer = self.thread.load(Ordering::Relaxed);
         self.thread.store(ThreadMark::current().number(), Ordering::Relaxed);
         self.row.store(row, Ordering::Relaxed);
-        self.since.store(real_now(), Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
         // Release: who sees the stage sees its row and begin.
         self.stage.store(stage, Ordering::Release);
         let result = call();
