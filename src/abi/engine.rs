@@ -264,7 +264,7 @@ pub unsafe extern "C" fn rte_engine_free(engine: *mut rte_engine) {
             engine.ask_to_stop();
             let line = || "rte_engine_free in a callback of the same engine: only the stop was asked for".to_string();
             engine.shared.log.say(Level::Error, line);
-        } else if !engine.has_timed_out() {
+        } else if !engine.is_stuck() {
             is_over = engine.stop(u64::MAX).is_ok();
         }
         0

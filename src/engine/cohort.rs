@@ -19,7 +19,7 @@ use crate::model::{Call, Manifest, Model};
 use crate::output::{Event, Notice};
 use crate::queue::{Lease, Pool, ReleaseFence};
 use crate::rows::Rows;
-use crate::telemetry::{Counters, Entry, State as Said};
+use crate::telemetry::{Counters, Entry, Level, State as Said};
 use crate::time::real_now;
 use crate::word::{Fault, KeySet, Lane, Nanos, Row, Session, Status, hook};
 
@@ -449,6 +449,10 @@ impl Cohort {
             self.death.get_or_insert(fault);
             return;
         }
+        self.shared.log.say(Level::Warn, || {
+            let name = self.model.manifest().stage_name(fault.stage);
+            format!("tick {}: stage {name} failed with status {}", self.tick, fault.status)
+        });
         self.herald.tick_failed(fault, row, self.tick);
         Counters::add(&self.shared.counters.failed_ticks, 1);
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::cohort::{Cohort, Outlook, Plan, Progress};
 use super::shared::Shared;
-use crate::telemetry::Counters;
+use crate::telemetry::{Counters, Level};
 use crate::time::{Next, Pace, Rate, real_now};
 use crate::word::{Fault, Nanos};
 
@@ -33,6 +33,7 @@ pub struct Settings {
 
 /// Runs `cohort` until the stop, and through it.
 pub fn drive(shared: &Shared, cohort: &mut Cohort, rate: Option<Rate>) -> Result<(), Fault> {
+    shared.log.say(Level::Info, || "the engine runs".to_string());
     let mut pace = rate.map(|rate| Pace::new(rate, shared.clock.now()));
     while !shared.stopping.load(Ordering::SeqCst) {
         if cohort.tick(None, real_now() + PATIENCE)? == Progress::Busy {
@@ -44,7 +45,9 @@ pub fn drive(shared: &Shared, cohort: &mut Cohort, rate: Option<Rate>) -> Result
             Some(pace) => await_point(shared, pace, outlook),
         }
     }
-    close(shared, cohort)
+    close(shared, cohort)?;
+    shared.log.say(Level::Info, || "the engine has stopped".to_string());
+    Ok(())
 }
 
 /// Ends `cohort`, waiting for its lanes as long as it takes.
@@ -87,7 +90,7 @@ fn await_point(shared: &Shared, pace: &mut Pace, outlook: Outlook) {
 /// Sleeps until a push, a fence that tells, a pop that matters, a stop; at most `limit`.
 fn park(shared: &Shared, limit: Option<Nanos>) {
     shared.parked.sleep(limit.map(|limit| real_now() + limit), || {
-        !shared.inbox.is_empty()
+        shared.inbox.has_next()
             || shared.stopping.load(Ordering::SeqCst)
             || shared.outbox.is_stirred()
             || (shared.kicked.load(Ordering::SeqCst) && shared.kicked.swap(false, Ordering::SeqCst))

@@ -7,6 +7,7 @@ use super::arena::State;
 use super::cohort::Cohort;
 use crate::lane::{Fence, Lanes};
 use crate::output::Event;
+use crate::telemetry::Level;
 use crate::word::{Fault, Lane, Row, Status};
 
 /// Whole-batch failures in a row after which a lane isolates.
@@ -72,7 +73,11 @@ impl Cohort {
             return;
         }
         self.arena.change(row, |life| State::Quarantined { life, fault });
-        let tag = self.arena.life(row).map_or(0, |life| life.tag);
+        let (session, tag) = self.arena.life(row).map_or((0, 0), |life| (life.session.0, life.tag));
+        self.shared.log.say(Level::Warn, || {
+            let name = self.model.manifest().stage_name(fault.stage);
+            format!("session {session} failed in stage {name} with status {}: quarantined", fault.status)
+        });
         self.tell(row, Event::RowFailed(fault), tag);
     }
 

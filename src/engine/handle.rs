@@ -15,6 +15,7 @@ use super::drive::{Settings, close, drive};
 use super::shared::Shared;
 use crate::model::Model;
 use crate::output::{Event, Notice};
+use crate::telemetry::Level;
 use crate::time::{Wake, prepare_thread, real_now};
 use crate::word::{Fault, Nanos, Status, hook};
 
@@ -95,7 +96,7 @@ impl Engine {
         &self.settings
     }
 
-    /// Whether the caller is in one of this engine's callbacks.
+    /// Whether the caller is in one of this engine's callbacks, whichever.
     pub fn is_inside(&self) -> bool {
         self.shared.watch.is_inside()
     }
@@ -182,7 +183,7 @@ impl Engine {
             self.open(driver)?;
             drive(&self.shared, &mut driver.cohort, self.settings.rate)
         });
-        let result = catch_unwind(body);
+        let result = self.shared.watch.driving(|| catch_unwind(body));
         self.conclude(driver, result);
     }
 
@@ -211,6 +212,8 @@ impl Engine {
 
     /// The engine is dead: pushes and waits say so, what was delivered can still be popped.
     fn die(&self, fault: Fault, tick: u64) {
+        let name = self.model.manifest().stage_name(fault.stage);
+        self.shared.log.say(Level::Error, || format!("the engine is dead: stage {name}, status {}", fault.status));
         self.shared.death.store(fault.status.0, Ordering::SeqCst);
         self.shared.inbox.close();
         self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
@@ -243,7 +246,7 @@ impl Engine {
             self.open(driver)?;
             driver.cohort.tick(due, until)
         });
-        match catch_unwind(body) {
+        match self.shared.watch.driving(|| catch_unwind(body)) {
             Ok(Ok(progress)) => Ok(progress == Progress::Done),
             Ok(Err(fault)) => {
                 let failed_to_open = !driver.is_open;
@@ -276,7 +279,8 @@ impl Engine {
             self.stop_here(deadline)?
         };
         if !ended {
-            self.timed_out.store(true, Ordering::SeqCst);
+            // With timeout 0 it only asked: a later free waits.
+            self.timed_out.fetch_or(timeout > 0, Ordering::SeqCst);
             return Err(self.still_running());
         }
         self.timed_out.store(false, Ordering::SeqCst);
@@ -316,7 +320,7 @@ impl Engine {
                 }
             },
         });
-        match catch_unwind(body) {
+        match self.shared.watch.driving(|| catch_unwind(body)) {
             Ok(Ok(false)) => Ok(false),
             Ok(result) => {
                 self.conclude(driver, Ok(result.map(|_| ())));
@@ -340,8 +344,8 @@ impl Engine {
         Failure::new(Status::TIMEOUT, message)
     }
 
-    /// Whether the last stop ran out of time.
-    pub fn has_timed_out(&self) -> bool {
-        self.timed_out.load(Ordering::SeqCst)
+    /// Whether a stop ran out of time, and what it waited for still runs.
+    pub fn is_stuck(&self) -> bool {
+        self.timed_out.load(Ordering::SeqCst) && !self.has_ended.load(Ordering::SeqCst)
     }
 }

@@ -226,7 +226,7 @@ impl Inbox {
             let (skip, offset) = if units == 0 { (0, 0) } else { (skip, (offset + skip) % self.arena_units) };
             let end = (position + skip + units) & ARENA_MASK;
             let next = ((ticket + 1) & TICKET_MASK) << ARENA_BITS | end;
-            // SeqCst: a push that then finds the engine not parked is ordered with the engine's last look before it parks.
+            // SeqCst: ordered with `close`; whoever gets in is seen by the mark that is read after it.
             match self.tail.compare_exchange_weak(tail, next, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return Ok((ticket, offset as usize * UNIT, end as u32)),
                 Err(now) => tail = now,
@@ -284,9 +284,15 @@ impl Inbox {
         self.tail.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// Whether something may be there for the engine. A moment's truth.
+    /// Whether nothing is in it, nothing half pushed either. A moment's truth.
     pub fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed) == self.mark()
+    }
+
+    /// Whether a whole message is there for the engine. One that is half pushed is not: its producer will notify.
+    pub fn has_next(&self) -> bool {
+        let ticket = self.head.load(Ordering::Relaxed);
+        self.cell(ticket).stamp.load(Ordering::Acquire) == (ticket + 1) & TICKET_MASK
     }
 }
 

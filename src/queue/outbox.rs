@@ -386,9 +386,8 @@ impl Outbox {
     }
 
     fn pop_end(&self, status: Status) -> Popped {
-        let left = |channel: &Channel| !channel.chunks.is_empty() || !channel.farewell.is_empty();
-        if self.channels.iter().any(left) {
-            return Popped::Empty; // another consumer is just at it
+        if self.is_busy() {
+            return Popped::Empty;
         }
         match self.death.pop() {
             Take::Item(notice) => Popped::Output(Output::Notice(notice)),
@@ -405,7 +404,7 @@ impl Outbox {
             found = match end {
                 _ if something => Some(Popped::Empty),
                 0 => None,
-                end if !self.death.is_empty() || self.is_busy() => Some(Popped::Empty).filter(|_| end != 0),
+                _ if !self.death.is_empty() || self.is_busy() => Some(Popped::Empty),
                 end => Some(Popped::Ended(Status(end))),
             };
             found.is_some()
@@ -413,6 +412,7 @@ impl Outbox {
         found
     }
 
+    /// Whether another consumer is just at what is left.
     fn is_busy(&self) -> bool {
         self.channels.iter().any(|channel| !channel.chunks.is_empty() || !channel.farewell.is_empty())
     }

@@ -39,8 +39,8 @@ impl Watch {
         result
     }
 
-    /// Marks the calling thread as being in a callback that is no stage: a release, a log line.
-    pub fn aside<T>(&self, call: impl FnOnce() -> T) -> T {
+    /// The calling thread drives the engine: whatever callback it runs meanwhile, also a release or a log line, is inside.
+    pub fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
         let outer = self.thread.swap(ThreadMark::current().number(), Ordering::Relaxed);
         let result = call();
         self.thread.store(outer, Ordering::Relaxed);
