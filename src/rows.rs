@@ -122,10 +122,15 @@ impl Rows {
 
     /// Its rows, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Row> + '_ {
-        let mut from = 0;
+        let mut words = self.words.iter();
+        let (mut base, mut word) = (0u32.wrapping_sub(64), 0u64);
         std::iter::from_fn(move || {
-            let row = self.next(from)?;
-            from = row.0 + 1;
+            while word == 0 {
+                word = *words.next()?;
+                base = base.wrapping_add(64);
+            }
+            let row = Row(base + word.trailing_zeros());
+            word &= word - 1;
             Some(row)
         })
     }

@@ -138,21 +138,29 @@ impl Cohort {
     }
 
     fn take_context(&mut self, life: &mut Life, message: &mut Incoming<'_>) {
-        let payload = self.store.payload(message.release.take());
+        let mut payload = self.payload_of(message);
         for value in message.values() {
-            let block = self.block_of(&value, &payload);
+            let block = self.block_of(&value, &mut payload);
             self.store.replace(&mut life.context[value.key as usize], block);
         }
-        self.store.settle(payload);
+        payload.into_iter().for_each(|payload| self.store.settle(payload));
+    }
+
+    /// What the lent values of a message share; `None` while there is nothing to release.
+    fn payload_of(&mut self, message: &mut Incoming<'_>) -> Option<Arc<Payload>> {
+        message.release.take().map(|release| self.store.payload(Some(release)))
     }
 
     /// `None` where the value is empty: its key is absent.
-    fn block_of(&mut self, value: &ValueIn<'_>, payload: &Arc<Payload>) -> Option<Arc<Block>> {
+    fn block_of(&mut self, value: &ValueIn<'_>, payload: &mut Option<Arc<Payload>>) -> Option<Arc<Block>> {
         match value.content {
             Ok([]) => None,
             Ok(bytes) => self.store.copy(bytes, value.revision),
             Err(lent) if lent.size() == 0 => None,
-            Err(lent) => Some(self.store.lend(lent, value.revision, payload)),
+            Err(lent) => {
+                let payload = payload.get_or_insert_with(|| self.store.payload(None));
+                Some(self.store.lend(lent, value.revision, payload))
+            }
         }
     }
 
@@ -221,7 +229,7 @@ impl Cohort {
         let model = self.model.clone();
         let keys = &model.manifest().keys;
         let is_paused = self.arena.paused.has(row);
-        let payload = self.store.payload(message.release.take());
+        let mut payload = self.payload_of(message);
         let mut named = KeySet::NONE;
         for value in message.values() {
             let key = value.key as usize;
@@ -231,7 +239,7 @@ impl Cohort {
                 life.held.set(key, bytes, is_paused, keys);
                 continue;
             }
-            let block = self.block_of(&value, &payload);
+            let block = self.block_of(&value, &mut payload);
             let Some(life) = self.arena.life_mut(row) else { break };
             if keys.fixed().has(key) {
                 life.held.set(key, block.as_ref().map_or(&[], |block| block.bytes()), is_paused, keys);
@@ -244,7 +252,7 @@ impl Cohort {
                 life.held.put(key, block, &mut self.store);
             }
         }
-        self.store.settle(payload);
+        payload.into_iter().for_each(|payload| self.store.settle(payload));
         let Some(life) = self.arena.life_mut(row) else { return };
         if !partial {
             life.held.keep_only(named, keys, &mut self.store);

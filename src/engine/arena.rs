@@ -4,6 +4,7 @@
 //! stands one bitset a state. [`Arena::turn`] is the only function that changes either.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::conditioning::{Held, Keys, Store, Table, empty_table};
 use crate::lane::Fence;
@@ -152,6 +153,26 @@ pub struct RowFences {
     pub encode: Option<Fence>,
 }
 
+/// Session ids are numbers of the host: one multiplication spreads them well enough, and is several times faster than
+/// the standard hasher, which guards against ids chosen to collide.
+#[derive(Default)]
+struct SessionHasher(u64);
+
+impl Hasher for SessionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
 /// See the module's comment.
 pub struct Arena {
     states: Box<[State]>,
@@ -165,7 +186,7 @@ pub struct Arena {
     /// Of which something is to be said anew at the end of the tick.
     pub news: Rows,
     pub fences: Box<[RowFences]>,
-    sessions: HashMap<Session, Row>,
+    sessions: HashMap<Session, Row, BuildHasherDefault<SessionHasher>>,
     #[allow(clippy::vec_box, reason = "lives move as boxes between here and the rows")]
     spare: Vec<Box<Life>>,
     max: u32,
@@ -188,7 +209,7 @@ impl Arena {
             news: none(),
             fences: vec![RowFences::default(); max as usize].into(),
             // Twice the room: so that removals never make an insertion allocate.
-            sessions: HashMap::with_capacity(2 * max as usize),
+            sessions: HashMap::with_capacity_and_hasher(2 * max as usize, Default::default()),
             // A life a row, and one more: a RESET begins the new one before the old one's memory is back.
             spare: (0..max + 1).map(|_| Box::new(Life::new(keys))).collect(),
             max,
