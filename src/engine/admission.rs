@@ -211,6 +211,7 @@ impl Cohort {
             self.tell(row, event, tag);
             self.shared.outbox.purge(row);
         }
+        let was_retiring = self.arena.by.retiring.has(row);
         let why = match notice {
             Some((Event::Detached(why), _)) => why,
             _ => None,
@@ -220,7 +221,10 @@ impl Cohort {
             self.arena.bury(life, &mut self.store);
         }
         self.arena.paused.remove(row);
-        self.try_retire(row);
+        // A row that was only claimed goes on as it did: it is free when retiring rows are looked at.
+        if !was_retiring {
+            self.try_retire(row);
+        }
     }
 
     // ---- ACTION, PAUSE, RESUME

@@ -39,6 +39,8 @@ pub struct Life {
     /// Encodes started since its last HOT was issued.
     pub sat_out: u32,
     pub encodes: u64,
+    /// One of them has succeeded.
+    pub has_encoded: bool,
     pub ticks_out: u64,
     /// Notices it has paid for and not used.
     pub credits: i64,
@@ -68,6 +70,7 @@ impl Life {
             encode_tries: 0,
             sat_out: 0,
             encodes: 0,
+            has_encoded: false,
             ticks_out: 0,
             credits: 0,
             farewell_sent: false,
@@ -83,6 +86,7 @@ impl Life {
         (self.age, self.silent, self.tag, self.unseen_since) = (0, 0, 0, None);
         (self.heavy_tag, self.wanted_tag) = (0, 0);
         (self.seed_tries, self.encode_tries, self.sat_out, self.encodes, self.ticks_out) = (0, 0, 0, 0, 0);
+        self.has_encoded = false;
         (self.credits, self.farewell_sent, self.drain_tag) = (LIFE_NOTICES, false, 0);
     }
 
@@ -168,7 +172,7 @@ impl Hasher for SessionHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
 }

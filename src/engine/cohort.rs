@@ -208,8 +208,9 @@ impl Cohort {
     /// One tick, or the rest of one. `due`: step these sessions alone. Waits for the lanes until `until`.
     pub fn tick(&mut self, due: Option<&[u64]>, until: Nanos) -> Result<Progress, Fault> {
         if self.phase == Phase::Begin {
-            self.begin(due);
+            self.now = self.shared.clock.now();
             self.drain(); //            1: admission.rs
+            self.take_due(due);
             self.resolve(); //          2: encode.rs, and below
             self.arm(); //              3: seeding.rs
             self.advance(Phase::Defer)?;
@@ -250,8 +251,8 @@ impl Cohort {
         self.check().map(|()| Progress::Busy)
     }
 
-    fn begin(&mut self, due: Option<&[u64]>) {
-        self.now = self.shared.clock.now();
+    /// Who is to be stepped, of those who are here once the inbox was drained.
+    fn take_due(&mut self, due: Option<&[u64]>) {
         let max = self.manifest().max_sessions;
         match due {
             None => self.due = None,
@@ -348,11 +349,8 @@ impl Cohort {
         let Some(batch) = self.lanes.observe(errand.fence) else { return };
         errand.is_unseen = false;
         let row = Row(batch.first_row());
-        let fault = batch.result.err().or_else(|| {
-            let at = batch.position(row);
-            batch.failed(at).map(|status| Fault { stage: Call::Detach.number(), status })
-        });
-        if let Some(fault) = fault {
+        // The row's status said on entry why the life ended: it is no answer.
+        if let Some(fault) = batch.result.err() {
             self.batch_failed(fault, row);
         }
     }

@@ -66,6 +66,7 @@ impl Cohort {
             life.held.put(key, value, &mut self.store);
         }
         life.encode_tries = 0;
+        life.has_encoded = true;
         life.heavy_tag = tag;
     }
 
@@ -156,7 +157,8 @@ impl Cohort {
         let seat = Seat { row, session: life.session, user: life.user, generation: life.generation, version: 0 };
         let view = View { image: &[], present: KeySet::NONE, blocks: &life.wanted };
         let at = batch.place(seat, life.age, view, keys, &mut self.store);
-        let first = if life.encodes == 0 { batch.present(at) } else { KeySet::NONE };
+        // What seed saw is applied, too: a key of the context that is absent by now has changed.
+        let first = if life.has_encoded { KeySet::NONE } else { batch.present(at) };
         batch.set_changed(at, differing(life, keys) | first);
         life.sat_out += 1;
         life.encodes += 1;

@@ -1,0 +1,133 @@
+//! A batch as a stage sees it.
+
+use rte::abi::model::rte_batch;
+use rte::abi::status::rte_status;
+
+/// A batch, for as long as the callback runs that was given it.
+pub struct Batch<'a> {
+    raw: &'a mut rte_batch,
+    max_sessions: usize,
+}
+
+/// A real row of a batch: its place in the arrays, and what stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Position in the arrays.
+    pub at: usize,
+    /// Row of the arena.
+    pub row: usize,
+    /// Whose row it is.
+    pub session: u64,
+    /// Which life.
+    pub generation: u64,
+    /// Chunks made before this one.
+    pub age: u64,
+    /// Keys that the lane has not seen yet as they are now, one bit each.
+    pub changed: u64,
+}
+
+impl<'a> Batch<'a> {
+    /// # Safety
+    ///
+    /// `raw` is the batch that a callback of a model with `max_sessions` rows was given, and outlives `'a`.
+    pub unsafe fn new(raw: *mut rte_batch, max_sessions: usize) -> Self {
+        // SAFETY: the caller's promise.
+        let raw = unsafe { &mut *raw };
+        Self { raw, max_sessions }
+    }
+
+    /// Index of the stage, or the number of the hook.
+    pub fn stage(&self) -> u32 {
+        self.raw.stage
+    }
+
+    /// Which of the two latents is meant.
+    pub fn slot(&self) -> usize {
+        self.raw.slot as usize
+    }
+
+    /// Ticks run before this one.
+    pub fn tick(&self) -> u64 {
+        self.raw.tick
+    }
+
+    /// The rows of the batch, without padding.
+    pub fn members(&self) -> Vec<Member> {
+        let positions = 0..self.raw.count as usize;
+        positions.map(|at| self.member(at)).filter(|member| self.is_real(member.row)).collect()
+    }
+
+    /// Rows that only fill a dense batch up.
+    pub fn padding(&self) -> Vec<Member> {
+        let positions = 0..self.raw.count as usize;
+        positions.map(|at| self.member(at)).filter(|member| !self.is_real(member.row)).collect()
+    }
+
+    fn member(&self, at: usize) -> Member {
+        // SAFETY: the arrays of a batch are `count` long, and `at` is below it.
+        unsafe {
+            Member {
+                at,
+                row: *self.raw.row.add(at) as usize,
+                session: *self.raw.session.add(at),
+                generation: *self.raw.generation.add(at),
+                age: *self.raw.age.add(at),
+                changed: *self.raw.changed.add(at),
+            }
+        }
+    }
+
+    fn is_real(&self, row: usize) -> bool {
+        assert!(row < self.max_sessions, "row {row} of a batch is outside the arena");
+        // SAFETY: the mask has one byte for each row of the arena.
+        unsafe { *self.raw.mask.add(row) == 1 }
+    }
+
+    /// The bytes of a key's value; `None` where the key is absent.
+    pub fn value(&self, member: Member, key: usize) -> Option<&[u8]> {
+        // SAFETY: `value` has one pointer a position, each to one value for each key of the model.
+        let value = unsafe { (*self.raw.value.add(member.at)).add(key).read() };
+        assert_eq!(value.key as usize, key, "a value stands where another key's should");
+        // SAFETY: a present value's bytes are valid as long as the batch.
+        (value.size > 0).then(|| unsafe { std::slice::from_raw_parts(value.data.cast::<u8>(), value.size) })
+    }
+
+    /// The bytes of a key with a declared size, as its column has them; zero where the key is absent.
+    pub fn cell(&self, member: Member, key: usize, size: usize) -> &[u8] {
+        // SAFETY: the column of a key with a size has `size` bytes for each position.
+        unsafe {
+            let column = *self.raw.column.add(key);
+            std::slice::from_raw_parts(column.cast::<u8>().add(member.at * size), size)
+        }
+    }
+
+    /// Whether the model is asked for an output here.
+    pub fn has_output(&self, member: Member) -> bool {
+        // SAFETY: `output` is NULL, or has one pointer a position.
+        !self.raw.output.is_null() && unsafe { !(*self.raw.output.add(member.at)).is_null() }
+    }
+
+    /// Fills a row's output with these bytes.
+    pub fn write(&mut self, member: Member, bytes: &[u8]) {
+        assert!(bytes.len() <= self.raw.chunk_bytes, "more bytes than a chunk has room for");
+        assert!(self.has_output(member), "no place for an output");
+        // SAFETY: the lane that ends the chunk has `chunk_bytes` for each real row, and a size to set.
+        unsafe {
+            let output = *self.raw.output.add(member.at);
+            output.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            *self.raw.output_size.add(member.at) = bytes.len();
+        }
+    }
+
+    /// The status of a row as it stands.
+    pub fn status(&self, member: Member) -> rte_status {
+        // SAFETY: one status for each position.
+        unsafe { *self.raw.status.add(member.at) }
+    }
+
+    /// Fails one row.
+    pub fn fail(&mut self, member: Member, status: rte_status) {
+        // SAFETY: one status for each position.
+        unsafe { *self.raw.status.add(member.at) = status }
+    }
+}

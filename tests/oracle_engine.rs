@@ -1,0 +1,240 @@
+//! The engine does what the oracle says: driven through its exported functions, it gives the same chunks, notices, calls
+//! and states in every tick of every schedule, on the recorded ones, the hand-made ones and random ones.
+//!
+//! `RTE_ORACLE_SCHEDULES=n` sets how many random schedules are run. `RTE_ORACLE_SEED=n` runs that one alone and prints
+//! both sides of each tick.
+
+mod host;
+mod oracle;
+mod oracle_host;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use oracle::generate;
+use oracle::outcome::TickResult;
+use oracle::schedule::Hook;
+use oracle::spec::{Spec, Switch, Switches};
+use oracle::trace::{self, Scenario};
+use oracle_host::driver::{Driver, Lanes, Tally, is_refused, pushable};
+use oracle_host::observed::Observed;
+use rte::abi::status::{rte_status, rte_status_code};
+
+/// What the references recorded.
+const REFERENCE: [&str; 3] = ["hand_v020.jsonl", "hand_v030.jsonl", "rand_state_v030.jsonl"];
+
+/// What the engine must do.
+const ENGINE: &str = "hand_rte.jsonl";
+
+/// Random schedules, if the environment says nothing else.
+const SCHEDULES: u64 = 10_000;
+
+/// Counts of what was compared.
+#[derive(Default)]
+struct Count {
+    schedules: usize,
+    ticks: usize,
+    chunks: usize,
+    lives: usize,
+    seeded: usize,
+}
+
+impl Count {
+    fn add(&mut self, seen: &[Observed], tally: Tally) {
+        self.schedules += 1;
+        self.ticks += seen.len();
+        self.chunks += seen.iter().map(|tick| tick.outputs.len()).sum::<usize>();
+        self.lives += tally.lives;
+        self.seeded += tally.seeded;
+    }
+
+    fn print(&self, what: &str) {
+        let Self { schedules, ticks, chunks, lives, seeded } = self;
+        println!(
+            "{what}: {schedules} schedules, {ticks} ticks, {chunks} chunks, {lives} lives ended, {seeded} of them seeded and \
+             detached once: equal"
+        );
+    }
+}
+
+fn recorded(files: &[&str]) -> Vec<Scenario> {
+    let scenarios = files.iter().flat_map(|file| trace::load(&trace::path(file)));
+    scenarios.map(|scenario| pushable(&scenario)).collect()
+}
+
+fn generated(seed: u64) -> Scenario {
+    pushable(&generate::schedule(seed))
+}
+
+fn oracle_of(scenario: &Scenario, switches: Switches) -> Vec<TickResult> {
+    let header = &scenario.header;
+    let mut spec = Spec::new(&header.config, header.version, switches);
+    scenario.ticks.iter().map(|tick| spec.tick(&tick.input)).collect()
+}
+
+/// A model with heavy keys and nothing that encodes them is not a model.
+fn is_refused_model(scenario: &Scenario) -> bool {
+    let config = &scenario.header.config;
+    !config.has_encode && !config.heavy.is_empty()
+}
+
+/// Runs a scenario on the engine and compares each tick with the oracle. Gives what the engine did.
+fn compare(scenario: &Scenario, lanes: Lanes, count: &mut Count) -> Vec<Observed> {
+    let mut driver = Driver::new(scenario, lanes).expect("an engine");
+    let results = oracle_of(scenario, Switches::ALL);
+    let mut seen = Vec::new();
+    for (tick, result) in scenario.ticks.iter().zip(&results) {
+        let place = format!("{} on {lanes:?} lanes, tick {}", scenario.header.name, tick.input.number);
+        let observed = catch_unwind(AssertUnwindSafe(|| driver.tick(&tick.input))).unwrap_or_else(|panic| {
+            println!("{place}: the driver gives up\n{scenario}");
+            resume_unwind(panic)
+        });
+        let expected = Observed::expected(result, driver.names());
+        if observed != expected {
+            panic!("{place}: engine and oracle differ:\n{}\n{scenario}", observed.difference(&expected));
+        }
+        seen.push(observed);
+    }
+    count.add(&seen, driver.finish());
+    seen
+}
+
+#[test]
+fn the_engine_equals_the_oracle_on_the_recorded_schedules() {
+    let (mut count, mut refused) = (Count::default(), 0);
+    for mut scenario in recorded(&REFERENCE) {
+        if is_refused_model(&scenario) {
+            let (status, message) = Driver::new(&scenario, Lanes::Device).err().expect("no engine for such a model");
+            assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as rte_status, "{message}");
+            refused += 1;
+            // The same schedule for a model that can encode.
+            scenario.header.config.has_encode = true;
+        }
+        compare(&scenario, Lanes::Device, &mut count);
+    }
+    count.print("recorded");
+    println!("{refused} of them with a model that is refused without an ENCODE stage, and was given one");
+    assert_eq!((count.schedules, refused), (238, 5));
+}
+
+#[test]
+fn the_engine_equals_the_hand_made_outcomes() {
+    let mut count = Count::default();
+    for scenario in recorded(&[ENGINE]) {
+        let seen = compare(&scenario, Lanes::Device, &mut count);
+        for (tick, seen) in scenario.ticks.iter().zip(seen) {
+            let place = format!("{} tick {}", scenario.header.name, tick.input.number);
+            let expected = tick.expected.as_ref().expect("a recorded tick");
+            assert_eq!(seen.outputs, expected.outputs, "{place}: outputs");
+            assert_eq!(seen.calls, expected.calls, "{place}: calls");
+            assert_eq!(seen.paused, expected.paused, "{place}: paused");
+            assert_eq!((seen.unknown, seen.stale), (expected.unknown, expected.stale), "{place}: unknown, stale");
+            let finalized = expected.other_calls.iter().filter(|call| call.starts_with(Hook::Finalize.letter()));
+            assert!(seen.finalized.iter().eq(finalized), "{place}: finalize");
+        }
+    }
+    count.print("hand-made");
+    assert_eq!(count.schedules, 30);
+}
+
+fn number_of(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// Whether encodes last as long as on inline lanes: each is done when the next tick begins.
+fn encodes_like_inline(scenario: &Scenario) -> bool {
+    let config = &scenario.header.config;
+    let lasts_one = |ticks: Option<i64>| ticks.unwrap_or(config.encode_ticks) == 1;
+    // Two encodes of one tick end one after the other on a stream.
+    let is_alone = |result: &TickResult| result.calls_of(|hook| hook == Hook::Encode).len() <= 1;
+    scenario.ticks.iter().all(|tick| lasts_one(tick.input.encode_ticks))
+        && oracle_of(scenario, Switches::ALL).iter().all(is_alone)
+}
+
+#[test]
+fn the_engine_equals_the_oracle_on_random_schedules() {
+    if let Some(seed) = number_of("RTE_ORACLE_SEED") {
+        return show(seed);
+    }
+    let (mut device, mut inline) = (Count::default(), Count::default());
+    for seed in 0..number_of("RTE_ORACLE_SCHEDULES").unwrap_or(SCHEDULES) {
+        let scenario = generated(seed);
+        compare(&scenario, Lanes::Device, &mut device);
+        if seed % 4 == 0 && encodes_like_inline(&scenario) {
+            compare(&scenario, Lanes::Inline, &mut inline);
+        }
+    }
+    device.print("random, on streams");
+    inline.print("random, on inline lanes");
+    assert!(inline.schedules > 0);
+}
+
+/// Prints a random schedule, and both sides of each tick up to the first that differs.
+fn show(seed: u64) {
+    let scenario = generated(seed);
+    println!("{scenario}");
+    let mut driver = Driver::new(&scenario, Lanes::Device).expect("an engine");
+    for (tick, result) in scenario.ticks.iter().zip(oracle_of(&scenario, Switches::ALL)) {
+        let expected = Observed::expected(&result, driver.names());
+        println!("tick {}: oracle {expected:?}", tick.input.number);
+        let observed = driver.tick(&tick.input);
+        println!("tick {}: engine {observed:?}", tick.input.number);
+        assert!(observed == expected, "they differ:\n{}", observed.difference(&expected));
+    }
+    println!("{:?}", driver.finish());
+}
+
+/// Whether the engine differs from what the oracle gives without a rule. Calls of finalize are looked at only where
+/// they are the point.
+fn differs(engine: &Observed, oracle: &Observed, switch: Switch) -> bool {
+    let comparable = |side: &Observed| {
+        let mut side = side.clone();
+        if switch != Switch::Finalize {
+            side.finalized.clear();
+        }
+        // The reference has no notices.
+        side.notices.clear();
+        side.failed_calls.clear();
+        side.stale = 0;
+        side
+    };
+    comparable(engine) != comparable(oracle)
+}
+
+#[test]
+fn without_any_one_rule_the_oracle_differs_from_the_engine() {
+    let mut scenarios = recorded(&REFERENCE);
+    scenarios.extend(recorded(&[ENGINE]));
+    scenarios.retain(|scenario| !is_refused_model(scenario));
+    let recorded = scenarios.len();
+    scenarios.extend((0..300).map(generated));
+    let mut effects: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    let mut ill_formed = 0;
+    for (at, scenario) in scenarios.iter().enumerate() {
+        let mut driver = Driver::new(scenario, Lanes::Device).expect("an engine");
+        let engine: Vec<Observed> = scenario.ticks.iter().map(|tick| driver.tick(&tick.input)).collect();
+        let messages = scenario.ticks.iter().flat_map(|tick| &tick.input.messages);
+        ill_formed += messages.filter(|message| is_refused(message)).count();
+        for switch in Switch::ALL {
+            let oracle = oracle_of(scenario, Switches::ALL.without(switch));
+            let mut pairs = engine.iter().zip(oracle);
+            let differs = pairs.any(|(engine, oracle)| {
+                let oracle = Observed::expected(&oracle, driver.names());
+                differs(engine, &oracle, switch)
+            });
+            effects.entry(switch.name()).or_default()[usize::from(at >= recorded)] += usize::from(differs);
+        }
+        driver.finish();
+    }
+    println!(
+        "schedules on which the engine differs from the oracle with one rule off: of {recorded} recorded and hand-made, \
+         of {} random; {ill_formed} messages were ill-formed",
+        scenarios.len() - recorded
+    );
+    for switch in Switch::ALL {
+        let [recorded, random] = effects[switch.name()];
+        println!("  {:16} {recorded:4} {random:4}", switch.name());
+        assert!(recorded + random > 0, "{} makes no difference", switch.name());
+    }
+}
