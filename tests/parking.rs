@@ -1,0 +1,129 @@
+//! An engine with nothing to do does nothing, and begins at once when there is something.
+
+mod driver;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use driver::*;
+
+unsafe extern "C-unwind" fn one_byte(_: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the arrays of a batch.
+    unsafe { std::slice::from_raw_parts_mut((*batch).output_size, (*batch).count as usize).fill(1) };
+    0
+}
+
+/// Waits until the engine has run more than `ticks`, which it must.
+fn ticks_after(host: &Host, ticks: u64) -> u64 {
+    loop {
+        let now = host.info().ticks;
+        if now > ticks {
+            return now;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn start(host: &Host) {
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, 0);
+}
+
+/// Waits for the next output, which must come, and says what kind it was of.
+fn next_kind(host: &Host) -> u32 {
+    // SAFETY: the engine lives; the output is released once.
+    unsafe {
+        let mut output = zeroed();
+        while rte_outbox_pop(host.engine, &mut output) != 0 {
+            assert_eq!(rte_outbox_wait(host.engine, u64::MAX), 0);
+        }
+        let kind = output.kind;
+        rte_output_release(&mut output, std::ptr::null_mut());
+        kind
+    }
+}
+
+#[test]
+fn a_free_running_engine_ticks_once_for_each_message_that_gives_nobody_work() {
+    let stages = [stage(RTE_HOT, one_byte)];
+    let host = Host::new(&model(&stages, 4, 8), &options());
+    start(&host);
+    assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), 0);
+    assert_eq!(next_kind(&host), RTE_ATTACHED);
+    assert_eq!(next_kind(&host), RTE_CHUNK);
+    assert_eq!(host.push(message(RTE_DETACH, 1), &[]), 0);
+    while next_kind(&host) != RTE_DETACHED {}
+    let before = host.info().ticks;
+    let mut ticks = before;
+    for _ in 0..500 {
+        assert_eq!(host.push(message(RTE_DETACH, 9), &[]), 0);
+        ticks = ticks_after(&host, ticks);
+    }
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_stop(host.engine, u64::MAX, std::ptr::null_mut()) }, 0);
+    let run = host.info().ticks - before;
+    // The tick of the DETACH may not have been counted yet when `before` was read.
+    assert!((500..=501).contains(&run), "{run} ticks for 500 messages");
+}
+
+/// A clock that stands still but for sleeps.
+struct Still {
+    now: AtomicU64,
+    sleeps: AtomicU64,
+}
+
+unsafe extern "C-unwind" fn now(user: *mut c_void) -> u64 {
+    // SAFETY: the clock outlives its engine.
+    unsafe { &*user.cast::<Still>() }.now.load(SeqCst)
+}
+
+unsafe extern "C-unwind" fn sleep_until(user: *mut c_void, at: u64) {
+    // SAFETY: as above.
+    let clock = unsafe { &*user.cast::<Still>() };
+    clock.now.fetch_max(at, SeqCst);
+    clock.sleeps.fetch_add(1, SeqCst);
+}
+
+#[test]
+fn grid_points_that_pass_while_nobody_is_there_are_not_missed() {
+    let clock = Still { now: AtomicU64::new(1), sleeps: AtomicU64::new(0) };
+    let user = (&raw const clock).cast_mut().cast::<c_void>();
+    let table = rte_clock {
+        struct_size: size_of::<rte_clock>() as u32,
+        user,
+        now: Some(now),
+        sleep_until: Some(sleep_until),
+        ..zeroed()
+    };
+    let stages = [stage(RTE_HOT, one_byte)];
+    let model = rte_model { rate_num: 60, rate_den: 1, ..model(&stages, 4, 8) };
+    let host = Host::new(&model, &rte_engine_options { clock: &table, outbox_depth: 4096, ..options() });
+    start(&host);
+    for _ in 0..20 {
+        let ticks = ticks_after(&host, 0);
+        // An hour goes by, and somebody comes.
+        clock.now.fetch_add(3_600_000_000_007, SeqCst);
+        assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), 0);
+        assert_eq!(next_kind(&host), RTE_ATTACHED);
+        while next_kind(&host) != RTE_CHUNK {}
+        assert_eq!(host.push(message(RTE_DETACH, 1), &[]), 0);
+        while next_kind(&host) != RTE_DETACHED {}
+        assert!(host.info().ticks > ticks);
+    }
+    let info = host.info();
+    println!("{} ticks, {} sleeps, over {} hours", info.ticks, clock.sleeps.load(SeqCst), 20);
+    assert_eq!(info.missed_deadlines, 0);
+}
+
+#[test]
+fn an_idle_engine_stops_at_once() {
+    let stages = [stage(RTE_HOT, one_byte)];
+    for rate in [(0, 0), (1, 3600)] {
+        let model = rte_model { rate_num: rate.0, rate_den: rate.1, ..model(&stages, 4, 8) };
+        let host = Host::new(&model, &options());
+        start(&host);
+        ticks_after(&host, 0);
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_stop(host.engine, u64::MAX, std::ptr::null_mut()) }, 0);
+    }
+}
