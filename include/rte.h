@@ -419,7 +419,7 @@ typedef struct rte_batch {
     /// Chunks made before this one.
     const uint64_t *age;
     /// Bit k: key k differs from what this row's last successful batch on this lane saw. The first of a life: all that are
-    /// present.
+    /// present. ENCODE: also those of the context, which seed saw, that are absent by now.
     const uint64_t *changed;
     /// value[i][key]; size 0 = absent. HOT and DEFERRED of one batch see the same: the cheap values of that tick and the
     /// heavy values applied then. ENCODE sees the heavy values to be applied, seed and ready the context.

@@ -1,14 +1,13 @@
 //! The rows that one lane works on once: structure of arrays, plain data, addresses that never change.
 //!
 //! A batch *moves* engine -> lane -> engine; nobody edits what a lane reads. It owns what its rows' values point to:
-//! columns by copy, blocks by a hold, and the output buffers while they are being made. Filling skips a row that stands
+//! columns by copy, blocks by a hold. Filling skips a row that stands
 //! where it stood with the same conditioning, so a steady batch costs a few stores a row.
 
 use std::sync::Arc;
 
 use crate::conditioning::{Block, Keys, Shown, Store, View};
 use crate::memory::Memory;
-use crate::queue::Lease;
 use crate::rows::Rows;
 use crate::word::{Fault, Generation, KeySet, Nanos, Row, Session, Status};
 
@@ -69,9 +68,6 @@ pub struct Batch {
     output: Box<[usize]>,
     output_size: Box<[usize]>,
     mask: Box<[u8]>,
-    leases: Box<[Option<Lease>]>,
-    /// How many of them there are.
-    leased: u32,
     /// By position and key.
     table: Box<[ValueRef]>,
     value: Box<[usize]>,
@@ -81,6 +77,8 @@ pub struct Batch {
     column: Box<[usize]>,
     /// Rows with a lent value: to be let go as soon as the batch is home.
     lent: Rows,
+    /// A row shows what its lane has not seen yet.
+    has_news: bool,
 }
 
 /// Addresses of the arrays, for an adapter.
@@ -154,14 +152,13 @@ impl Batch {
             output: zeros(room),
             output_size: zeros(room),
             mask: zeros(shape.max_sessions as usize),
-            leases: (0..room).map(|_| None).collect(),
-            leased: 0,
             table,
             value,
             holds: vec![None; room * keys.len()].into(),
             columns,
             column,
             lent: Rows::new(shape.max_sessions),
+            has_news: false,
         };
         for at in 0..room * keys.len() {
             batch.table[at].key = (at % keys.len()) as u32;
@@ -192,9 +189,20 @@ impl Batch {
         self.members.first().map_or(0, |row| row.0)
     }
 
+    /// Its positions: padding of a dense batch included.
+    pub fn span(&self) -> std::ops::Range<usize> {
+        0..self.count
+    }
+
+    /// Which row stands at `at`; none: padding.
+    pub fn row_at(&self, at: usize) -> Option<Row> {
+        let row = Row(self.row[at]);
+        (!self.dense || self.mask[at] != 0).then_some(row)
+    }
+
     /// Its rows with their positions, ascending.
     pub fn positions(&self) -> impl Iterator<Item = (usize, Row)> + '_ {
-        self.members.iter().enumerate().map(|(at, row)| (if self.dense { row.at() } else { at }, row))
+        self.span().filter_map(|at| Some((at, self.row_at(at)?)))
     }
 
     /// Where `row`, one of its members, stands.
@@ -209,25 +217,28 @@ impl Batch {
 
     // ---- filling
 
-    /// Empties it. Then rows are placed in ascending order, then it is sealed.
-    pub fn begin(&mut self, tick: u64, slot: u32) {
-        (self.tick, self.slot, self.result) = (tick, slot, Ok(()));
-        for row in self.members.iter() {
-            self.mask[row.at()] = 0;
+    /// Begins anew, with `rows`. Then each of them is placed, ascending, then the batch is sealed.
+    pub fn begin(&mut self, tick: u64, slot: u32, rows: &Rows) {
+        (self.tick, self.slot, self.result, self.has_news) = (tick, slot, Ok(()), false);
+        if self.members != *rows {
+            self.members.iter().for_each(|row| self.mask[row.at()] = 0);
+            self.members.copy_from(rows);
+            rows.iter().for_each(|row| self.mask[row.at()] = 1);
         }
-        self.members.clear();
         self.count = 0;
+        let all = if self.dense { self.seats.len() } else { rows.len() as usize };
+        self.changed[..all].fill(0);
+        self.status[..all].fill(0);
+        self.output[..all].fill(0);
+        self.output_size[..all].fill(0);
+        self.frames[..all].fill(self.frames_per_chunk);
     }
 
-    /// Appends a row; returns its position.
+    /// Places the next of its rows; returns its position.
     pub fn place(&mut self, seat: Seat, age: u64, view: View<'_>, keys: &Keys, store: &mut Store) -> usize {
         let at = if self.dense { seat.row.at() } else { self.count };
         self.count += 1;
-        self.members.add(seat.row);
-        self.mask[seat.row.at()] = 1;
         self.age[at] = age;
-        (self.changed[at], self.status[at]) = (0, 0);
-        (self.output[at], self.output_size[at], self.frames[at]) = (0, 0, self.frames_per_chunk);
         if seat.version == 0 || self.seats[at] != seat {
             self.seats[at] = seat;
             self.row[at] = seat.row.0;
@@ -308,6 +319,12 @@ impl Batch {
     /// Says which keys of the row at `at` have changed.
     pub fn set_changed(&mut self, at: usize, changed: KeySet) {
         self.changed[at] = changed.0;
+        self.has_news = true;
+    }
+
+    /// Whether a row shows what its lane has not seen yet.
+    pub fn has_news(&self) -> bool {
+        self.has_news
     }
 
     /// The keys that are present at `at`.
@@ -317,11 +334,9 @@ impl Batch {
         present
     }
 
-    /// Gives the row at `at` a buffer to fill.
-    pub fn set_output(&mut self, at: usize, lease: Lease) {
-        self.output[at] = lease.address();
-        self.leases[at] = Some(lease);
-        self.leased += 1;
+    /// Says where the row at `at` is to write its chunk.
+    pub fn set_output(&mut self, at: usize, address: usize) {
+        self.output[at] = address;
     }
 
     /// Presets the status of the row at `at`.
@@ -329,15 +344,14 @@ impl Batch {
         self.status[at] = status.map_or(0, |status| status.0);
     }
 
-    /// Takes `row`, a member, out of a batch that no lane has. Returns its buffer, if it had one.
-    pub fn drop_row(&mut self, row: Row, store: &mut Store) -> Option<Lease> {
+    /// Takes `row`, a member, out of a batch that no lane has.
+    pub fn drop_row(&mut self, row: Row, store: &mut Store) {
         let at = self.position(row);
-        let lease = self.take_output(at);
         self.members.remove(row);
         self.mask[row.at()] = 0;
         if self.dense {
             self.blank(at, store);
-            return lease;
+            return;
         }
         for next in at + 1..self.count {
             self.shift(next, next - 1);
@@ -345,7 +359,6 @@ impl Batch {
         self.count -= 1;
         // What is left behind the end belongs to nobody.
         self.seats[self.count] = Seat::default();
-        lease
     }
 
     /// Moves what stands at `from` to the free position `to`.
@@ -361,7 +374,6 @@ impl Batch {
         self.frames.swap(from, to);
         self.output.swap(from, to);
         self.output_size.swap(from, to);
-        self.leases.swap(from, to);
         for key in 0..self.keys {
             let (source, target) = (from * self.keys + key, to * self.keys + key);
             self.holds.swap(source, target);
@@ -375,20 +387,17 @@ impl Batch {
         }
     }
 
-    /// Makes this a batch of one row: that at `at` of `other`, with its buffer.
-    pub fn copy_one(&mut self, other: &mut Batch, at: usize, store: &mut Store) {
-        self.begin(other.tick, other.slot);
+    /// Makes this a batch of one row: `one`, that stands at `at` of `other`.
+    pub fn copy_one(&mut self, one: &Rows, other: &Batch, at: usize, store: &mut Store) {
+        self.begin(other.tick, other.slot, one);
         let seat = Seat { version: 0, ..other.seats[at] };
         let to = if self.dense { seat.row.at() } else { 0 };
         self.count = 1;
-        self.members.add(seat.row);
-        self.mask[seat.row.at()] = 1;
         self.seats[to] = seat;
         self.row[to] = seat.row.0;
         (self.session[to], self.user[to], self.generation[to]) = (seat.session.0, seat.user, seat.generation.0);
-        (self.age[to], self.changed[to], self.status[to]) = (other.age[at], other.changed[at], 0);
-        (self.frames[to], self.output[to], self.output_size[to]) = (self.frames_per_chunk, 0, 0);
-        other.take_output(at).into_iter().for_each(|lease| self.set_output(to, lease));
+        (self.age[to], self.changed[to], self.output[to]) = (other.age[at], other.changed[at], other.output[at]);
+        self.has_news = true;
         for key in 0..self.keys {
             let (source, target) = (at * self.keys + key, to * self.keys + key);
             let hold = other.holds[source].clone();
@@ -415,6 +424,11 @@ impl Batch {
         Status::of_callback(self.status[at]).err()
     }
 
+    /// Whether a stage has said anything of any row.
+    pub fn says_something(&self) -> bool {
+        self.status[..self.count].iter().any(|status| *status != 0)
+    }
+
     /// What was written to the row's buffer.
     pub fn output_size(&self, at: usize) -> usize {
         self.output_size[at]
@@ -423,17 +437,6 @@ impl Batch {
     /// How many frames that is.
     pub fn frames(&self, at: usize) -> u32 {
         self.frames[at]
-    }
-
-    /// Whether it has buffers.
-    pub fn has_outputs(&self) -> bool {
-        self.leased > 0
-    }
-
-    /// The buffer of the row at `at`.
-    pub fn take_output(&mut self, at: usize) -> Option<Lease> {
-        self.output[at] = 0;
-        self.leases[at].take().inspect(|_| self.leased -= 1)
     }
 
     /// Home again, nobody reads it any more: lent values are let go at once, those of its own kept for the next fill.

@@ -81,6 +81,12 @@ impl Rows {
         self.combine(a, b, |a, b| a & b);
     }
 
+    /// Makes it `row` alone.
+    pub fn set_only(&mut self, row: Row) {
+        self.clear();
+        self.add(row);
+    }
+
     /// Takes the rows of `other` out.
     pub fn subtract(&mut self, other: &Rows) {
         if other.count == 0 {

@@ -165,12 +165,19 @@ impl Cohort {
     }
 
     /// The row's quota of output buffers: what earlier lives' consumers still hold is not of this one.
+    ///
+    /// The row may still be retiring: then its last batch may still write into the buffers in `making`, so a new quota
+    /// waits for a life that finds the row free.
     pub(super) fn commit_buffers(&mut self, row: Row) -> Result<(), Status> {
         let place = &mut self.pools[row.at()];
-        if place.as_ref().is_none_or(|pool| pool.held() > 0) {
+        let is_used_up = |pool: &Arc<Pool>| pool.held() > 0 && !self.arena.by.retiring.has(row);
+        if place.as_ref().is_none_or(is_used_up) {
             let (held, device) = (self.shared.outbox.held_counter(row), self.device.clone());
             let pool = Pool::new(self.plan.quota, self.model.manifest().chunk_bytes, held, device);
             let pool = pool.ok_or(Status::MEMORY)?;
+            for making in &mut self.making[row.at()][..if self.plan.pipelined { 2 } else { 1 }] {
+                *making = Some(pool.take().ok_or(Status::MEMORY)?);
+            }
             *place = Some(pool);
         }
         Ok(())
@@ -211,6 +218,7 @@ impl Cohort {
             self.tell(row, event, tag);
             self.shared.outbox.purge(row);
         }
+        self.departures += 1;
         let was_retiring = self.arena.by.retiring.has(row);
         let why = match notice {
             Some((Event::Detached(why), _)) => why,

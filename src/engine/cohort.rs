@@ -89,7 +89,8 @@ pub struct Cohort {
     /// By lane (HOT, DEFERRED) and row.
     pub(super) seen: [Box<[Seen]>; 2],
     pub(super) pools: Box<[Option<Arc<Pool>>]>,
-    /// By row and slot: the buffer that the next batch of the slot fills.
+    /// By row and slot: the buffer that the slot's batch fills. It is not touched between the boarding of a row and the
+    /// landing of its batch, except by the outbox's exchange when that batch is delivered.
     pub(super) making: Box<[[Option<Lease>; 2]]>,
     pub(super) slots: [Slot; 2],
     pub(super) next_slot: usize,
@@ -109,6 +110,8 @@ pub struct Cohort {
     /// The rows of a batch that is being handed to a lane.
     pub(super) members: Rows,
     pub(super) bad: Vec<(Row, Fault)>,
+    /// Grows whenever a row leaves or fails.
+    pub(super) departures: u64,
     pub(super) generations: u64,
     pub(super) tick: u64,
     /// When this tick began, by the engine's clock.
@@ -155,6 +158,7 @@ impl Cohort {
             scratch: rows(),
             members: rows(),
             bad: Vec::with_capacity(max as usize),
+            departures: 0,
             generations: 0,
             tick: 0,
             now: 0,
@@ -357,14 +361,6 @@ impl Cohort {
 
     pub(super) fn bring_home(&mut self, home: Home, mut batch: Box<Batch>) {
         batch.release_lent(&mut self.store);
-        let mut from = 0;
-        while let (true, Some(row)) = (batch.has_outputs(), batch.members().next(from)) {
-            from = row.0 + 1;
-            let at = batch.position(row);
-            if let Some(lease) = batch.take_output(at) {
-                self.keep_buffer(row, batch.slot as usize, Some(lease));
-            }
-        }
         match home {
             Home::Spare | Home::Single(_) => self.keep_spare(batch),
             Home::Hot(slot) => self.slots[slot].hot = Some(batch),
@@ -389,7 +385,8 @@ impl Cohort {
         }
         if left.seeded && self.manifest().hooks.detach {
             let mut batch = self.spare_batch(1);
-            batch.begin(self.tick, 0);
+            self.members.set_only(row);
+            batch.begin(self.tick, 0, &self.members);
             let seat = Seat { row, session: left.session, user: left.user, generation: left.generation, version: 0 };
             let nothing = View { image: &[], present: KeySet::NONE, blocks: &self.nothing };
             let at = batch.place(seat, left.age, nothing, &self.model.manifest().keys, &mut self.store);

@@ -67,9 +67,9 @@ impl Cohort {
         let home = if isolated { Home::Spare } else { slot };
         let mut fences = std::mem::take(if last == Lane::Deferred { &mut flight.deferred } else { &mut flight.hot });
         for fence in fences.drain(..) {
-            let Some(mut batch) = self.lanes.take(fence) else { continue };
+            let Some(batch) = self.lanes.take(fence) else { continue };
             if !is_lost {
-                self.deliver_batch(&mut batch, &mut flight, done);
+                self.deliver_batch(&batch, &mut flight, done);
             }
             self.bring_home(home, batch);
         }
@@ -113,18 +113,18 @@ impl Cohort {
         }
     }
 
-    fn deliver_batch(&mut self, batch: &mut Batch, flight: &mut Flight, done: Nanos) {
-        let mut from = 0;
-        while let Some(row) = batch.members().next(from) {
-            from = row.0 + 1;
-            if flight.rows.has(row) && self.arena.lives(row, flight.marks[row.at()].generation) {
-                let at = batch.position(row);
+    fn deliver_batch(&mut self, batch: &Batch, flight: &mut Flight, done: Nanos) {
+        for at in batch.span() {
+            let Some(row) = batch.row_at(at) else { continue };
+            if !self.arena.lives(row, flight.marks[row.at()].generation) {
+                flight.rows.remove(row);
+            } else if flight.rows.has(row) {
                 self.deliver_row(batch, at, row, flight, done);
             }
         }
     }
 
-    fn deliver_row(&mut self, batch: &mut Batch, at: usize, row: Row, flight: &mut Flight, done: Nanos) {
+    fn deliver_row(&mut self, batch: &Batch, at: usize, row: Row, flight: &mut Flight, done: Nanos) {
         let (size, frames, slot) = (batch.output_size(at), batch.frames(at), flight.slot);
         let manifest = self.model.manifest();
         if size > manifest.chunk_bytes {
@@ -138,7 +138,7 @@ impl Cohort {
             life.silent += 1;
             return;
         }
-        let Some(mut lease) = batch.take_output(at) else { return };
+        let Some(making) = &mut self.making[row.at()][slot] else { return };
         let mark = flight.marks[row.at()];
         let stamp = Stamp {
             session: life.session,
@@ -154,8 +154,7 @@ impl Cohort {
             done,
             frames,
         };
-        self.shared.outbox.push(stamp, size, &mut lease, pool);
-        self.keep_buffer(row, slot, Some(lease));
+        self.shared.outbox.push(stamp, size, making, pool);
         let counters = &self.shared.counters;
         Counters::add(&counters.chunks, 1);
         if let Some(pushed) = mark.pushed {
@@ -169,22 +168,17 @@ impl Cohort {
             return;
         }
         let mut batch = self.spare_batch(flight.rows.len() as usize);
-        batch.begin(self.tick, 0);
+        batch.begin(self.tick, 0, &flight.rows);
         let keys = &self.model.manifest().keys;
         for row in flight.rows.iter() {
-            let Some(life) = self.arena.life(row).filter(|life| life.generation == flight.marks[row.at()].generation)
-            else {
-                continue;
-            };
+            let Some(life) = self.arena.life(row) else { continue };
             let seat = Seat { row, session: life.session, user: life.user, generation: life.generation, version: 0 };
             batch.place(seat, flight.marks[row.at()].index, life.held.view(), keys, &mut self.store);
         }
         batch.seal(&mut self.store);
-        if !batch.is_empty() {
-            let first = Row(batch.first_row());
-            if let Err(fault) = self.target.call(Call::Finalize, &mut batch, RawStream::default(), real_now()) {
-                self.batch_failed(fault, first);
-            }
+        let first = Row(batch.first_row());
+        if let Err(fault) = self.target.call(Call::Finalize, &mut batch, RawStream::default(), real_now()) {
+            self.batch_failed(fault, first);
         }
         self.keep_spare(batch);
     }

@@ -110,7 +110,8 @@ impl Cohort {
         self.encode_together(&mut starts);
         for row in starts.iter() {
             let mut batch = self.spare_batch(1);
-            batch.begin(self.tick, 0);
+            self.members.set_only(row);
+            batch.begin(self.tick, 0, &self.members);
             self.place_wanted(&mut batch, row);
             self.submit_encode(batch);
         }
@@ -119,22 +120,21 @@ impl Cohort {
 
     /// Starts the rows that have not failed before, and leaves the others in `starts`.
     fn encode_together(&mut self, starts: &mut Rows) {
-        let is_fresh = |life: &Life| life.encode_tries == 0;
-        let count = starts.iter().filter(|row| self.arena.life(*row).is_some_and(is_fresh)).count();
-        if count == 0 {
-            return;
+        let mut fresh = std::mem::replace(&mut self.members, Rows::new(0));
+        fresh.clear();
+        for row in starts.iter() {
+            fresh.set(row, self.arena.life(row).is_some_and(|life| life.encode_tries == 0));
         }
-        let mut batch = self.spare_batch(count);
-        batch.begin(self.tick, 0);
-        let mut from = 0;
-        while let Some(row) = starts.next(from) {
-            from = row.0 + 1;
-            if self.arena.life(row).is_some_and(is_fresh) {
-                self.place_wanted(&mut batch, row);
-                starts.remove(row);
-            }
+        if !fresh.is_empty() {
+            let mut batch = self.spare_batch(fresh.len() as usize);
+            batch.begin(self.tick, 0, &fresh);
+            fresh.iter().for_each(|row| self.place_wanted(&mut batch, row));
+            starts.subtract(&fresh);
+            self.members = fresh;
+            self.submit_encode(batch);
+        } else {
+            self.members = fresh;
         }
-        self.submit_encode(batch);
     }
 
     fn diff(&mut self, row: Row) -> Diff {

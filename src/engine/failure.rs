@@ -72,6 +72,7 @@ impl Cohort {
         if !matches!(self.arena.state(row), State::Ready { .. } | State::Encoding { .. }) {
             return;
         }
+        self.departures += 1;
         self.arena.change(row, |life| State::Quarantined { life, fault });
         let (session, tag) = self.arena.life(row).map_or((0, 0), |life| (life.session.0, life.tag));
         self.shared.log.say(Level::Warn, || {
@@ -103,6 +104,7 @@ fn gather(
         match batch.result {
             Err(fault) if isolated => bad.push((Row(batch.first_row()), fault)),
             Err(fault) => return Some(fault),
+            Ok(()) if !batch.says_something() => {}
             Ok(()) => bad.extend(batch.positions().filter_map(|(at, row)| {
                 let status = batch.failed(at)?;
                 Some((row, Fault { stage, status }))

@@ -20,6 +20,8 @@ pub struct Mark {
 pub struct Flight {
     pub slot: usize,
     pub tick: u64,
+    /// `Cohort::departures` when it began: if that has not grown, all its rows are still there.
+    pub departures: u64,
     pub start: Nanos,
     /// The rows that ran HOT, less those that failed it.
     pub rows: Rows,
@@ -44,6 +46,7 @@ impl Flight {
         Flight {
             slot,
             tick: 0,
+            departures: 0,
             start: 0,
             rows: Rows::new(max),
             marks: vec![Mark::default(); max as usize].into(),
@@ -59,8 +62,8 @@ impl Flight {
     }
 
     /// Begins anew.
-    pub fn begin(&mut self, tick: u64, start: Nanos, cohort: &Rows) {
-        (self.tick, self.start) = (tick, start);
+    pub fn begin(&mut self, tick: u64, departures: u64, start: Nanos, cohort: &Rows) {
+        (self.tick, self.departures, self.start) = (tick, departures, start);
         self.rows.copy_from(cohort);
         self.hot.clear();
         self.deferred.clear();

@@ -8,6 +8,7 @@ use crate::conditioning::View;
 use crate::lane::{Calls, Work};
 use crate::model::{Call, RawStream};
 use crate::output::Event;
+use crate::rows::Rows;
 use crate::time::real_now;
 use crate::word::{Fault, KeySet, Lane, Row, Status};
 
@@ -24,20 +25,23 @@ impl Cohort {
             }
             return;
         }
-        let mut fresh = std::mem::replace(&mut self.scratch, crate::rows::Rows::new(0));
+        let mut fresh = std::mem::replace(&mut self.scratch, Rows::new(0));
         fresh.clear();
         for row in self.arena.by.pending.iter() {
             fresh.set(row, self.arena.life(row).is_some_and(|life| life.seed_tries == 0));
         }
         if !fresh.is_empty() {
-            let batch = self.pending_batch(fresh.len() as usize, |row| fresh.has(row));
+            let batch = self.pending_batch(&fresh);
             self.submit_seed(batch);
         }
         let mut from = 0;
         while let Some(row) = self.arena.by.pending.next(from) {
             from = row.0 + 1;
             if !fresh.has(row) {
-                let batch = self.pending_batch(1, |other| other == row);
+                let mut one = std::mem::replace(&mut self.members, Rows::new(0));
+                one.set_only(row);
+                let batch = self.pending_batch(&one);
+                self.members = one;
                 self.submit_seed(batch);
             }
         }
@@ -50,7 +54,10 @@ impl Cohort {
         if !self.manifest().hooks.ready {
             return true;
         }
-        let mut batch = self.pending_batch(self.arena.by.pending.len() as usize, |_| true);
+        let mut rows = std::mem::replace(&mut self.members, Rows::new(0));
+        rows.copy_from(&self.arena.by.pending);
+        let mut batch = self.pending_batch(&rows);
+        self.members = rows;
         let answer = self.target.call(Call::Ready, &mut batch, RawStream::default(), real_now());
         let first = Row(batch.first_row());
         self.keep_spare(batch);
@@ -68,12 +75,12 @@ impl Cohort {
         }
     }
 
-    /// A batch of those pending rows that `wanted` names, with their contexts.
-    fn pending_batch(&mut self, count: usize, wanted: impl Fn(Row) -> bool) -> Box<Batch> {
-        let mut batch = self.spare_batch(count);
-        batch.begin(self.tick, 0);
+    /// A batch of these pending rows, with their contexts.
+    fn pending_batch(&mut self, rows: &Rows) -> Box<Batch> {
+        let mut batch = self.spare_batch(rows.len() as usize);
+        batch.begin(self.tick, 0, rows);
         let keys = &self.model.manifest().keys;
-        for row in self.arena.by.pending.iter().filter(|row| wanted(*row)) {
+        for row in rows.iter() {
             let Some(life) = self.arena.life(row) else { continue };
             let seat = Seat { row, session: life.session, user: life.user, generation: life.generation, version: 0 };
             let view = View { image: &[], present: KeySet::NONE, blocks: &life.context };

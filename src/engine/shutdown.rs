@@ -63,6 +63,7 @@ impl Cohort {
             self.arena.life_mut(row).into_iter().for_each(|life| life.credits -= 1);
             self.shared.outbox.farewell(row, notice);
         }
+        self.departures += 1;
         if let Some(life) = self.arena.evict(row, Some(Status::CLOSED)) {
             self.shared.outbox.refund(life.credits);
             self.arena.bury(life, &mut self.store);

@@ -7,7 +7,7 @@ use super::flight::{Errand, Flight, Home, Mark};
 use crate::batch::{Batch, Seat};
 use crate::conditioning::{Keys, Seen};
 use crate::lane::{Calls, Fence, Work};
-use crate::queue::Lease;
+use crate::rows::Rows;
 use crate::word::{Generation, Lane, Row};
 
 impl Cohort {
@@ -53,16 +53,16 @@ impl Cohort {
         let (Some(mut flight), Some(mut hot)) = (home.flight.take(), home.hot.take()) else { return };
         let mut deferred = home.deferred.take();
         self.next_slot = if self.plan.pipelined { 1 - slot } else { 0 };
-        flight.begin(self.tick, self.shared.clock.now(), &self.cohort);
-        hot.begin(self.tick, slot as u32);
+        let cohort = std::mem::replace(&mut self.cohort, Rows::new(0));
+        flight.begin(self.tick, self.departures, self.shared.clock.now(), &cohort);
+        hot.begin(self.tick, slot as u32, &cohort);
         if let Some(deferred) = &mut deferred {
-            deferred.begin(self.tick, slot as u32);
+            deferred.begin(self.tick, slot as u32, &cohort);
         }
-        let mut from = 0;
-        while let Some(row) = self.cohort.next(from) {
-            from = row.0 + 1;
+        for row in cohort.iter() {
             self.board_row(row, slot, &mut flight, &mut hot, deferred.as_deref_mut());
         }
+        self.cohort = cohort;
         hot.seal(&mut self.store);
         if let Some(deferred) = &mut deferred {
             deferred.seal(&mut self.store);
@@ -97,14 +97,9 @@ impl Cohort {
     /// Puts one row into this tick's batches: both see the same.
     fn board_row(&mut self, row: Row, slot: usize, flight: &mut Flight, hot: &mut Batch, deferred: Option<&mut Batch>) {
         let keys = &self.model.manifest().keys;
-        let pool = self.pools[row.at()].as_ref();
-        let lease = self.making[row.at()][slot].take().filter(|lease| pool.is_some_and(|pool| lease.is_of(pool)));
-        let (Some(lease), Some(life)) = (lease.or_else(|| pool?.take()), self.arena.life_mut(row)) else {
-            // A row always has a buffer for each slot, for one is given away for another only.
-            debug_assert!(false, "row {} has no buffer", row.0);
-            flight.rows.remove(row);
-            return;
-        };
+        let Some(life) = self.arena.life_mut(row) else { return };
+        // There always is one: a buffer is given away for another only.
+        let output = self.making[row.at()][slot].as_ref().map_or(0, |lease| lease.address());
         let (generation, version) = (life.generation, life.held.version());
         let seat = Seat { row, session: life.session, user: life.user, generation, version };
         let at = hot.place(seat, life.age, life.held.view(), keys, &mut self.store);
@@ -112,9 +107,9 @@ impl Cohort {
         match deferred {
             Some(deferred) => {
                 let at = deferred.place(seat, life.age, life.held.view(), keys, &mut self.store);
-                deferred.set_output(at, lease);
+                deferred.set_output(at, output);
             }
-            None => hot.set_output(at, lease),
+            None => hot.set_output(at, output),
         }
         flight.marks[row.at()] = Mark {
             generation,
@@ -132,7 +127,7 @@ impl Cohort {
         &mut self,
         lane: Lane,
         slot: usize,
-        mut batch: Box<Batch>,
+        batch: Box<Batch>,
         after: Option<Fence>,
         fences: &mut Vec<Fence>,
     ) -> bool {
@@ -149,7 +144,8 @@ impl Cohort {
             from = row.0 + 1;
             let at = batch.position(row);
             let mut one = self.spare_batch(1);
-            one.copy_one(&mut batch, at, &mut self.store);
+            self.members.set_only(row);
+            one.copy_one(&self.members, &batch, at, &mut self.store);
             let fence = self.lanes.submit(Work { lane, calls: Calls::Stages, batch: one, after: [after, None] });
             note_fence(&mut self.arena.fences[row.at()], lane, fence);
             fences.push(fence);
@@ -212,6 +208,9 @@ impl Cohort {
         for fence in flight.last(lane) {
             let Some(batch) = self.lanes.observe(*fence) else { continue };
             self.shared.counters.lanes[lane.at()].record(batch.ended.saturating_sub(batch.begun));
+            if !batch.has_news() {
+                continue;
+            }
             for (at, row) in batch.positions().filter(|(_, row)| flight.rows.has(*row)) {
                 let (seat, seen) = (batch.seat(at), &mut self.seen[lane.at()][row.at()]);
                 if !seen.is(seat.generation, seat.version) || seat.version == 0 {
@@ -225,32 +224,33 @@ impl Cohort {
     pub(super) fn submit_deferred(&mut self, flight: &mut Flight) {
         flight.deferred_submitted = true;
         let Some(mut batch) = flight.to_defer.take() else { return };
+        if flight.departures != self.departures {
+            self.drop_departed(flight, &mut batch);
+        }
+        if batch.is_empty() {
+            return self.bring_home(Home::Deferred(flight.slot), batch);
+        }
+        let keys = &self.model.manifest().keys;
+        for at in batch.span() {
+            if let Some(row) = batch.row_at(at) {
+                mark_changed(&self.seen[Lane::Deferred.at()][row.at()], &mut batch, at, keys);
+            }
+        }
+        let after = flight.hot.last().copied();
+        flight.deferred_isolated = self.submit(Lane::Deferred, flight.slot, batch, after, &mut flight.deferred);
+    }
+
+    /// Rows that left or failed since HOT are in DEFERRED no more.
+    fn drop_departed(&mut self, flight: &mut Flight, batch: &mut Batch) {
         let mut from = 0;
         while let Some(row) = batch.members().next(from) {
             from = row.0 + 1;
             let is_here = self.arena.lives(row, flight.marks[row.at()].generation);
             if !is_here || !flight.rows.has(row) || self.arena.by.quarantined.has(row) {
                 flight.rows.remove(row);
-                let lease = batch.drop_row(row, &mut self.store);
-                self.keep_buffer(row, flight.slot, lease);
+                batch.drop_row(row, &mut self.store);
             }
         }
-        if batch.is_empty() {
-            return self.bring_home(Home::Deferred(flight.slot), batch);
-        }
-        let keys = &self.model.manifest().keys;
-        for row in flight.rows.iter() {
-            let at = batch.position(row);
-            mark_changed(&self.seen[Lane::Deferred.at()][row.at()], &mut batch, at, keys);
-        }
-        let after = flight.hot.last().copied();
-        flight.deferred_isolated = self.submit(Lane::Deferred, flight.slot, batch, after, &mut flight.deferred);
-    }
-
-    /// A buffer comes back to its row, unless the row has other buffers by now.
-    pub(super) fn keep_buffer(&mut self, row: Row, slot: usize, lease: Option<Lease>) {
-        let pool = self.pools[row.at()].as_ref();
-        self.making[row.at()][slot] = lease.filter(|lease| pool.is_some_and(|pool| lease.is_of(pool)));
     }
 
     /// Takes a lost flight apart.
