@@ -54,7 +54,7 @@ typedef struct CUstream_st *rte_stream;
 typedef struct CUevent_st *rte_event;
 
 /// Bit of a key in rte_batch.changed.
-#define RTE_KEY_BIT(key) ((uint64_t)1 << (key))
+#define RTE_KEY_BIT(key) (UINT64_C(1) << (key))
 
 /// State of a session: waits for its seed, or for its row.
 #define RTE_PENDING 1
@@ -276,36 +276,6 @@ typedef struct CUevent_st *rte_event;
 
 /// The number in the SONAME (`librte.so.0`): changes only with a break. Compare it with `rte_abi_version()`.
 #define RTE_ABI_VERSION 0
-
-/// As many keys as a `KeySet` has bits.
-#define MAX_KEYS 64
-
-/// Every array that a stage sees begins on such a boundary.
-#define LINE 64
-
-/// The largest arena that positions of `ARENA_BITS` can tell full from empty.
-#define MAX_BYTES ((uint64_t)UNIT << (ARENA_BITS - 1))
-
-/// Notices that the message which begins a life pays for.
-#define LIFE_NOTICES 3
-
-/// Kinds of notices that stand for many events: UNKNOWN, STALE, and 16 of TICK_FAILED.
-#define SHARED_NOTICES 18
-
-/// How many there are.
-#define Lane_COUNT 3
-
-#define SEED 4294967295
-
-#define DETACH 4294967294
-
-#define READY 4294967293
-
-#define FINALIZE 4294967292
-
-#define INIT 4294967291
-
-#define NONE 4294967280
 
 /// The values of an `rte_status`. 0: done. Positive: not now, nothing happened. Negative: an error, nothing happened and
 /// there is nothing to clean up. Values are never reused.
@@ -639,7 +609,7 @@ typedef struct rte_engine_options {
     /// Messages; rounded up to a power of two, 8 to 65536; 0 = 1024. One session may use a quarter, all ACTIONs together
     /// three quarters.
     uint32_t inbox_capacity;
-    /// Largest sum of copied values in a message; 0 = 64 KiB.
+    /// Largest sum of copied values in a message; 0 = 64 KiB; at most 64 MiB.
     uint32_t message_bytes;
     /// Room for copied values larger than 192 bytes a message; 0 = 4 MiB; at most 512 MiB. Made larger where it could not
     /// hold four messages.
@@ -857,46 +827,6 @@ typedef struct rte_session_info {
 
 /// Makes a child model of one row for `rte_replica_model`.
 typedef rte_status (*rte_replica_fn)(void *user, struct rte_model *child);
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
 use super::backend::{HostStreams, Table};
-use super::guard::{guard, is_forked, watch_forks, with_engine};
+use super::guard::{guard, guard_cold, is_forked, watch_forks, with_engine, with_engine_cold};
 use super::log::log_of;
 use super::model::{CModel, rte_model};
 use super::options::{
     self, Options, RTE_LANES_HOST, RTE_PIPELINE_OFF, RTE_PIPELINE_ON, RTE_PREFAULT, rte_engine_options,
 };
-use super::status::{report, rte_error, rte_status};
+use super::status::{rte_error, rte_status};
 use crate::engine::{Cohort, Engine, Failure, Plan, Settings, Shared};
 use crate::lane::{InlineLanes, Lanes, StreamLanes, Target};
 use crate::model::Model;
@@ -38,19 +38,15 @@ pub unsafe extern "C" fn rte_engine_new(
     out: *mut *mut rte_engine,
     error: *mut rte_error,
 ) -> rte_status {
-    guard(|| {
+    guard_cold(error, || {
         if out.is_null() {
-            return report(&Failure::new(Status::ARGUMENT, "out: NULL"), error);
+            return Err(Failure::new(Status::ARGUMENT, "out: NULL"));
         }
         // SAFETY: the host's descriptors are NULL or valid, by the contract of this call.
-        match unsafe { make(model, options) } {
-            Ok(engine) => {
-                // SAFETY: the host gave a valid place for a pointer.
-                unsafe { out.write_unaligned(Arc::into_raw(engine).cast_mut().cast()) };
-                0
-            }
-            Err(failure) => report(&failure, error),
-        }
+        let engine = unsafe { make(model, options)? };
+        // SAFETY: the host gave a valid place for a pointer.
+        unsafe { out.write_unaligned(Arc::into_raw(engine).cast_mut().cast()) };
+        Ok(())
     })
 }
 
@@ -68,6 +64,9 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
     watch_forks();
 
     let manifest = model.manifest();
+    if least_bytes(manifest, options.depth).is_none_or(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
+        return Err(no_memory());
+    }
     let plan = plan(&options, manifest, is_host);
     let rows = manifest.max_sessions;
     let (parked, kicked) = (Arc::new(Wake::default()), Arc::new(AtomicBool::new(false)));
@@ -118,6 +117,15 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
     Ok(Engine::new(cohort, settings))
 }
 
+/// What an engine of this shape takes at least. One that cannot be is refused by it: most of what is allocated later is
+/// small, and could not be refused without ending the process.
+fn least_bytes(manifest: &crate::model::Manifest, depth: usize) -> Option<usize> {
+    let keys = manifest.keys.iter().try_fold(0usize, |sum, (_, spec)| sum.checked_add(spec.size))?;
+    // The columns of HOT, DEFERRED and a spare batch; what two lanes saw last; what the row holds, thrice.
+    let of_a_row = keys.checked_mul(8)?.checked_add(2 * depth * size_of::<crate::output::Chunk>())?;
+    of_a_row.checked_mul(manifest.max_sessions as usize)
+}
+
 fn plan(options: &Options, manifest: &crate::model::Manifest, lanes_overlap: bool) -> Plan {
     let or = |value: u32, default: u32| if value == 0 { default } else { value };
     let pipelined = match options.table.pipeline {
@@ -141,21 +149,14 @@ fn plan(options: &Options, manifest: &crate::model::Manifest, lanes_overlap: boo
 /// Threads: any. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_start(engine: *mut rte_engine, error: *mut rte_error) -> rte_status {
-    if engine.is_null() {
-        return report(&Failure::new(Status::ARGUMENT, "engine: NULL"), error);
-    }
-    with_engine(engine, |borrowed| {
+    with_engine_cold(engine, error, |borrowed| {
         // SAFETY: the handle owns a count of the engine; the thread gets one of its own.
         let engine = unsafe {
             Arc::increment_strong_count(borrowed);
             Arc::from_raw(borrowed)
         };
-        answer(engine.start(), error)
+        engine.start()
     })
-}
-
-fn answer(result: Result<(), Failure>, error: *mut rte_error) -> rte_status {
-    result.map_or_else(|failure| report(&failure, error), |()| 0)
 }
 
 /// Drives the engine on the calling thread, at the model's rate, until another thread stops it.
@@ -164,10 +165,7 @@ fn answer(result: Result<(), Failure>, error: *mut rte_error) -> rte_status {
 /// Threads: any. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_run(engine: *mut rte_engine, error: *mut rte_error) -> rte_status {
-    if engine.is_null() {
-        return report(&Failure::new(Status::ARGUMENT, "engine: NULL"), error);
-    }
-    with_engine(engine, |engine| answer(engine.run(), error))
+    with_engine_cold(engine, error, |engine| engine.run())
 }
 
 /// One tick in the host's own loop. Does not pace: each call is one tick, the rate is information. Waits at most `wait_ns`
@@ -224,7 +222,9 @@ pub unsafe extern "C" fn rte_engine_replay(
     error: *mut rte_error,
 ) -> rte_status {
     let _ = path;
-    with_engine(engine, |_| report(&Failure::new(Status::UNAVAILABLE, "rte_engine_replay: not in this version"), error))
+    with_engine_cold(engine, error, |_| {
+        Err(Failure::new(Status::UNAVAILABLE, "rte_engine_replay: not in this version"))
+    })
 }
 
 /// Stops the engine. Pushes are refused with RTE_ERR_STATE from now on, each ATTACH and RESET still in the inbox is
@@ -242,10 +242,7 @@ pub unsafe extern "C" fn rte_engine_stop(
     timeout_ns: u64,
     error: *mut rte_error,
 ) -> rte_status {
-    if engine.is_null() {
-        return report(&Failure::new(Status::ARGUMENT, "engine: NULL"), error);
-    }
-    with_engine(engine, |engine| answer(engine.stop(timeout_ns), error))
+    with_engine_cold(engine, error, |engine| engine.stop(timeout_ns))
 }
 
 /// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and

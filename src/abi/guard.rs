@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::status::rte_status;
-use crate::engine::Engine;
+use super::status::{report, rte_error, rte_status};
+use crate::engine::{Engine, Failure};
 use crate::word::Status;
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -31,6 +31,47 @@ pub(super) fn guard(call: impl FnOnce() -> rte_status) -> rte_status {
         return Status::FORKED.0;
     }
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Status::DEAD.0)
+}
+
+fn forked() -> Failure {
+    Failure::new(Status::FORKED, "this process is a fork of the one that uses the library")
+}
+
+fn panicked() -> Failure {
+    Failure::new(Status::DEAD, "a panic of the library's own")
+}
+
+/// What a cold call returns, and where it says why.
+fn answer(result: Result<(), Failure>, error: *mut rte_error) -> rte_status {
+    result.map_or_else(|failure| report(&failure, error), |()| 0)
+}
+
+/// As [`guard`], of a call that says why it failed.
+pub(super) fn guard_cold(error: *mut rte_error, call: impl FnOnce() -> Result<(), Failure>) -> rte_status {
+    if is_forked() {
+        return report(&forked(), error);
+    }
+    answer(catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(panicked())), error)
+}
+
+/// As [`with_engine`], of a call that says why it failed.
+pub(super) fn with_engine_cold(
+    engine: *const super::engine::rte_engine,
+    error: *mut rte_error,
+    call: impl FnOnce(&Engine) -> Result<(), Failure>,
+) -> rte_status {
+    let mut said = Ok(());
+    let status = with_engine(engine, |engine| {
+        said = call(engine);
+        said.as_ref().map_or_else(|failure| failure.status.0, |()| 0)
+    });
+    let result = match (said, status) {
+        (Ok(()), code) if code == Status::ARGUMENT.0 => Err(Failure::new(Status::ARGUMENT, "engine: NULL")),
+        (Ok(()), code) if code == Status::FORKED.0 => Err(forked()),
+        (Ok(()), code) if code == Status::DEAD.0 => Err(panicked()),
+        (said, _) => said,
+    };
+    answer(result, error)
 }
 
 /// Runs a call on an engine. NULL: ARGUMENT. A panic: the engine is dead.

@@ -56,7 +56,7 @@ unsafe fn push(engine: &Engine, message: &rte_message) -> Result<(), Status> {
         pushed: shared.clock.now(),
     };
     if kind.begins_life() && !shared.outbox.reserve() {
-        return Err(refused(engine, Refused::Full));
+        return Err(refused(engine, if shared.inbox.is_closed() { Refused::Closed } else { Refused::Full }));
     }
     let release = message
         .release

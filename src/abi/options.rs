@@ -128,7 +128,7 @@ pub struct rte_engine_options {
     /// Messages; rounded up to a power of two, 8 to 65536; 0 = 1024. One session may use a quarter, all ACTIONs together
     /// three quarters.
     pub inbox_capacity: u32,
-    /// Largest sum of copied values in a message; 0 = 64 KiB.
+    /// Largest sum of copied values in a message; 0 = 64 KiB; at most 64 MiB.
     pub message_bytes: u32,
     /// Room for copied values larger than 192 bytes a message; 0 = 4 MiB; at most 512 MiB. Made larger where it could not
     /// hold four messages.

@@ -193,8 +193,11 @@ impl Engine {
         }
         let result = driver.cohort.open();
         driver.is_open = result.is_ok();
-        self.opened.store(result.map_or_else(|fault| fault.status.0, |()| 0), Ordering::SeqCst);
-        self.over.notify();
+        if driver.is_open {
+            self.opened.store(0, Ordering::SeqCst);
+            self.over.notify();
+        }
+        // Else `conclude` tells: whoever hears of it finds the engine dead.
         result
     }
 
@@ -203,7 +206,7 @@ impl Engine {
         let panicked = Fault { stage: hook::NONE, status: Status::DEAD };
         if let Err(fault) = result.unwrap_or(Err(panicked)) {
             self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
-            let _ = self.opened.compare_exchange(1, Status::DEAD.0, Ordering::SeqCst, Ordering::Relaxed);
+            let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
         }
         driver.has_ended = true;
         self.has_ended.store(true, Ordering::SeqCst);

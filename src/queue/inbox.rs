@@ -284,6 +284,11 @@ impl Inbox {
         self.tail.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.tail.load(Ordering::SeqCst) & CLOSED != 0
+    }
+
     /// Whether nothing is in it, nothing half pushed either. A moment's truth.
     pub fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed) == self.mark()

@@ -1,0 +1,81 @@
+/* What is declared and not there yet answers RTE_ERR_UNAVAILABLE, with a message where there is an rte_error. */
+#include "kit.h"
+
+static rte_status serve(void *user, rte_engine *engine) { (void)user; (void)engine; return RTE_OK; }
+static rte_status make_child(void *user, rte_model *child) { (void)user; (void)child; return RTE_OK; }
+static void       on_output(void *user, rte_output *output) { (void)user; (void)output; }
+static void       release(void *user) { ++*(int *)user; }
+
+static void engines(void)
+{
+    REFUSED("a thread for each lane", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_THREADS", k.options.lanes = RTE_LANES_THREADS);
+    REFUSED("CUDA lanes", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_CUDA", k.options.lanes = RTE_LANES_CUDA);
+    REFUSED("two encode lanes", RTE_ERR_UNAVAILABLE, "options.encode_lanes: 2", k.options.encode_lanes = 2);
+    REFUSED("an outbox that loses nothing", RTE_ERR_UNAVAILABLE, "options.outbox_policy: RTE_HOLD", k.options.outbox_policy = RTE_HOLD);
+    REFUSED("catching up", RTE_ERR_UNAVAILABLE, "options.overrun: RTE_CATCH_UP", k.options.overrun = RTE_CATCH_UP);
+    REFUSED("a set of CPUs", RTE_ERR_UNAVAILABLE, "options.cpu_mask: 0x3", k.options.cpu_mask = 3);
+    REFUSED("a priority", RTE_ERR_UNAVAILABLE, "options.priority: 7", k.options.priority = 7);
+    REFUSED("a call for each output", RTE_ERR_UNAVAILABLE, "options.on_output", k.options.on_output = on_output);
+    REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
+    REFUSED("a record", RTE_ERR_UNAVAILABLE, "options.record_path", k.options.record_path = "record");
+    REFUSED("outputs of the model's own", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OWN_OUTPUT", k.model.flags = RTE_MODEL_OWN_OUTPUT);
+    REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
+    REFUSED("outputs in one block", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OUTPUT_BLOCK", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
+    REFUSED("a seed aside", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_SEED_ASIDE", k.model.flags = RTE_MODEL_SEED_ASIDE);
+    REFUSED("a loop of the model's own", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve);
+    REFUSED("a loop instead of stages", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve, k.model.stage_count = 0, k.model.stages = NULL);
+}
+
+static void calls(rte_engine *engine)
+{
+    rte_message message;
+    rte_output  output = {0};
+    rte_error   error;
+    rte_model   model = {.struct_size = sizeof model};
+
+    poison(&message, sizeof message);
+    poison(&error, sizeof error);
+    EQUAL("a replica model", rte_replica_model(&model, 4, make_child, NULL), RTE_ERR_UNAVAILABLE);
+    CHECK("a replica model writes nothing", model.max_sessions == 0 && model.stages == NULL);
+    EQUAL("popping the inbox", rte_inbox_pop(engine, &message), RTE_ERR_UNAVAILABLE);
+    CHECK("popping the inbox writes nothing", is_poison(&message, sizeof message));
+    EQUAL("waiting for the inbox", rte_inbox_wait(engine, UINT64_MAX), RTE_ERR_UNAVAILABLE);
+    EQUAL("pushing to the outbox", rte_outbox_push(engine, &output), RTE_ERR_UNAVAILABLE);
+    EQUAL("a replay", rte_engine_replay(engine, "record", &error), RTE_ERR_UNAVAILABLE);
+    CHECK("a replay says why", error.status == RTE_ERR_UNAVAILABLE && strncmp(error.message, "rte_engine_replay", 17) == 0);
+    EQUAL("a replay without an rte_error", rte_engine_replay(engine, "record", NULL), RTE_ERR_UNAVAILABLE);
+    EQUAL("a descriptor of the outbox", rte_outbox_fd(engine), -1);
+}
+
+static void messages(rte_engine *engine)
+{
+    int         released = 0;
+    rte_value   value    = {.key = PROMPT, .data = "a castle", .size = 8, .revision = 1, .flags = RTE_VALUE_DEVICE};
+    rte_message message  = {.kind = RTE_ATTACH, .session = 1, .values = &value, .value_count = 1,
+                            .release = release, .release_user = &released};
+
+    EQUAL("a value on a device", rte_inbox_push(engine, &message), RTE_ERR_UNAVAILABLE);
+    value.flags |= RTE_VALUE_BORROWED;
+    EQUAL("a borrowed value on a device", rte_inbox_push(engine, &message), RTE_ERR_UNAVAILABLE);
+    value.flags   = 0;
+    message.ready = (rte_event)(void *)&released;
+    EQUAL("a message that waits for an event", rte_inbox_push(engine, &message), RTE_ERR_UNAVAILABLE);
+    EQUAL("a refused message is not released", released, 0);
+    EQUAL("after all that the engine ticks", rte_engine_tick(engine, 0), RTE_OK);
+    EQUAL("and has nothing to say", drain(engine), 0);
+}
+
+int main(void)
+{
+    kit         k;
+    rte_engine *engine;
+
+    engines();
+    kit_init(&k);
+    engine = kit_engine(&k);
+    if (engine == NULL) return 1;
+    calls(engine);
+    messages(engine);
+    rte_engine_free(engine);
+    return finish();
+}

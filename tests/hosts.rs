@@ -1,0 +1,56 @@
+//! Whole programs of users: they compile without a warning, and those that this version can serve run to a clean end.
+
+mod support;
+
+use std::path::Path;
+
+use support::{Build, Watch, scratch};
+
+const C: &str = "c99";
+const CPP: &str = "c++17";
+
+fn run_everywhere(host: &str, standard: &str, name: &str, said: &str) {
+    let folder = scratch(name);
+    for watch in Watch::ALL {
+        if let Some(finished) = watch.build_and_run(Path::new(host), standard, &folder) {
+            finished.expect_success().expect("must say what it did", |it| it.output.contains(said));
+        }
+    }
+}
+
+#[test]
+fn hello() {
+    run_everywhere("tests/hosts/01_hello.c", C, "hello", "session 8 chunk 0: ");
+}
+
+/// CUDA lanes are not in this version: it compiles and that is all.
+#[test]
+fn a_world_model_on_cuda_streams_compiles() {
+    let folder = scratch("three_stages");
+    Build { source: Path::new("tests/hosts/02_three_stages.cpp"), standard: CPP, options: &[], folder: &folder }
+        .compile();
+}
+
+/// `serve` is not in this version: rte_engine_new says so.
+#[test]
+fn a_scheduler_with_its_own_loop_is_refused() {
+    let folder = scratch("scheduler");
+    let source = Path::new("tests/hosts/04_scheduler.cpp");
+    let finished = Watch::Plain.build_and_run(source, CPP, &folder).unwrap();
+    finished.expect("must be refused", |it| it.code == Some(1));
+}
+
+#[test]
+fn a_game_loop() {
+    run_everywhere("tests/hosts/05_game_loop.c", C, "game_loop", "1000 ticks, 64000 chunks");
+}
+
+/// As the header says of a stage: a C++ exception that leaves it ends the process. It says so, and does not go on.
+#[test]
+fn a_stage_that_throws_ends_the_process() {
+    let folder = scratch("throwing_stage");
+    let finished = Watch::Plain.build_and_run(Path::new("tests/cpp/throwing_stage.cpp"), CPP, &folder).unwrap();
+    finished.expect("must abort with a message", |it| {
+        it.code.is_none() && it.output.is_empty() && it.errors.contains("foreign exception")
+    });
+}
