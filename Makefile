@@ -23,7 +23,7 @@ test:
 	./tests/install.sh
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
-	$(CARGO) test
+	$(CARGO) test -- --show-output
 	$(MAKE) lib
 	$(MAKE) -C examples_c test
 

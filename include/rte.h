@@ -56,32 +56,8 @@ typedef struct CUevent_st *rte_event;
 /// Bit of a key in rte_batch.changed.
 #define RTE_KEY_BIT(key) (UINT64_C(1) << (key))
 
-/// State of a session: waits for its seed, or for its row.
-#define RTE_PENDING 1
-
-/// State of a session: steps, if it is due and not paused.
-#define RTE_READY 2
-
-/// State of a session: sits out until its changed heavy values are applied.
-#define RTE_ENCODING 3
-
-/// State of a session: failed; waits for RESET or DETACH.
-#define RTE_QUARANTINED 4
-
-/// State of a session: RTE_HOLD: waits for its consumer.
-#define RTE_HELD 5
-
-/// Log level: something ended that should not have.
-#define RTE_LOG_ERROR 1
-
-/// Log level: something was lost, or failed for some.
-#define RTE_LOG_WARN 2
-
-/// Log level: the engine begins and ends.
-#define RTE_LOG_INFO 3
-
-/// Log level: sessions come and go.
-#define RTE_LOG_DEBUG 4
+/// The number in the SONAME (`librte.so.0`): changes only with a break. Compare it with `rte_abi_version()`.
+#define RTE_ABI_VERSION 0
 
 /// Flag of a value: `data` is not copied: it stays yours and unchanged until `message.release` has run.
 #define RTE_VALUE_BORROWED 1
@@ -116,6 +92,34 @@ typedef struct CUevent_st *rte_event;
 /// Flag of DETACH: step no more, but deliver what is in flight and queued before DETACHED. Until that is popped the
 /// session counts as attached, and only a DETACH without this flag still has an effect.
 #define RTE_DRAIN 2
+
+/// Kind of an output: bytes of one session.
+#define RTE_CHUNK 1
+
+/// Kind of an output: the life was seeded; `generation` names it. flags: RTE_ALREADY.
+#define RTE_ATTACHED 2
+
+/// Kind of an output: a message had no effect. `status` says why: FULL, STATE (mid-run attach is off, or the session
+/// drains), MEMORY, UNKNOWN, STALE, CLOSED (stop), or your seed's status: then the life is over, without RTE_DETACHED and
+/// without your detach hook. UNKNOWN and STALE are told together: the newest, with the count in `dropped`.
+#define RTE_REJECTED 3
+
+/// Kind of an output: this life is over (DETACH, RESET; status RTE_CLOSED: stop), also one that was never seeded; nothing
+/// of it comes after this.
+#define RTE_DETACHED 4
+
+/// Kind of an output: the row is quarantined until RESET or DETACH; `stage` and `status` say where and why.
+#define RTE_ROW_FAILED 5
+
+/// Kind of an output: a whole batch failed; `stage`, `status`; `row` is the first of the batch; `dropped` = times since the
+/// last such notice.
+#define RTE_TICK_FAILED 6
+
+/// Kind of an output: the last one of this engine; `status` says why.
+#define RTE_DEAD 7
+
+/// Flag of RTE_ATTACHED: the session was attached already, and nothing has changed.
+#define RTE_ALREADY 1
 
 /// A stage number: `rte_model.seed`.
 #define RTE_STAGE_SEED 4294967295
@@ -195,6 +199,27 @@ typedef struct CUevent_st *rte_event;
 /// Flag of a model: the outputs of a batch are one block. UNAVAILABLE in this version.
 #define RTE_MODEL_OUTPUT_BLOCK 64
 
+/// Key of the built-in model: HEAVY, bytes of any number.
+#define RTE_REFERENCE_PROMPT 0
+
+/// Key of the built-in model: cheap, I64.
+#define RTE_REFERENCE_ACTION 1
+
+/// Key of the built-in model: I64; looked at in the context only; absent: derived from the session's id.
+#define RTE_REFERENCE_SEED 2
+
+/// Log level: something ended that should not have.
+#define RTE_LOG_ERROR 1
+
+/// Log level: something was lost, or failed for some.
+#define RTE_LOG_WARN 2
+
+/// Log level: the engine begins and ends.
+#define RTE_LOG_INFO 3
+
+/// Log level: sessions come and go.
+#define RTE_LOG_DEBUG 4
+
 /// Where stages run: CUDA if a device is there, else inline. In this version: inline.
 #define RTE_LANES_AUTO 0
 
@@ -237,45 +262,20 @@ typedef struct CUevent_st *rte_event;
 /// Flag of options: commit every row's output buffers at rte_engine_new, not at the row's first attach.
 #define RTE_PREFAULT 1
 
-/// Kind of an output: bytes of one session.
-#define RTE_CHUNK 1
+/// State of a session: waits for its seed, or for its row.
+#define RTE_PENDING 1
 
-/// Kind of an output: the life was seeded; `generation` names it. flags: RTE_ALREADY.
-#define RTE_ATTACHED 2
+/// State of a session: steps, if it is due and not paused.
+#define RTE_READY 2
 
-/// Kind of an output: a message had no effect. `status` says why: FULL, STATE (mid-run attach is off, or the session
-/// drains), MEMORY, UNKNOWN, STALE, CLOSED (stop), or your seed's status: then the life is over, without RTE_DETACHED and
-/// without your detach hook. UNKNOWN and STALE are told together: the newest, with the count in `dropped`.
-#define RTE_REJECTED 3
+/// State of a session: sits out until its changed heavy values are applied.
+#define RTE_ENCODING 3
 
-/// Kind of an output: this life is over (DETACH, RESET; status RTE_CLOSED: stop), also one that was never seeded; nothing
-/// of it comes after this.
-#define RTE_DETACHED 4
+/// State of a session: failed; waits for RESET or DETACH.
+#define RTE_QUARANTINED 4
 
-/// Kind of an output: the row is quarantined until RESET or DETACH; `stage` and `status` say where and why.
-#define RTE_ROW_FAILED 5
-
-/// Kind of an output: a whole batch failed; `stage`, `status`; `row` is the first of the batch; `dropped` = times since the
-/// last such notice.
-#define RTE_TICK_FAILED 6
-
-/// Kind of an output: the last one of this engine; `status` says why.
-#define RTE_DEAD 7
-
-/// Flag of RTE_ATTACHED: the session was attached already, and nothing has changed.
-#define RTE_ALREADY 1
-
-/// Key of the built-in model: HEAVY, bytes of any number.
-#define RTE_REFERENCE_PROMPT 0
-
-/// Key of the built-in model: cheap, I64.
-#define RTE_REFERENCE_ACTION 1
-
-/// Key of the built-in model: I64; looked at in the context only; absent: derived from the session's id.
-#define RTE_REFERENCE_SEED 2
-
-/// The number in the SONAME (`librte.so.0`): changes only with a break. Compare it with `rte_abi_version()`.
-#define RTE_ABI_VERSION 0
+/// State of a session: RTE_HOLD: waits for its consumer.
+#define RTE_HELD 5
 
 /// The values of an `rte_status`. 0: done. Positive: not now, nothing happened. Negative: an error, nothing happened and
 /// there is nothing to clean up. Values are never reused.
@@ -400,7 +400,7 @@ typedef struct rte_batch {
     /// NULL.
     const uint8_t *mask;
     /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64. NULL elsewhere.
-    void *const *output;
+    void **output;
     /// 0 on entry; left 0 = no chunk from this row in this tick. More than chunk_bytes fails the row with RTE_ERR_CALLBACK.
     size_t *output_size;
     /// `model.frames_per_chunk` on entry.
@@ -832,6 +832,37 @@ typedef rte_status (*rte_replica_fn)(void *user, struct rte_model *child);
 extern "C" {
 #endif // __cplusplus
 
+/// The ABI version of the library that is loaded. `rte_abi_version() != RTE_ABI_VERSION`: the header and the library do
+/// not belong together.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API uint32_t rte_abi_version(void);
+
+/// The release and what this build can do, as static text: `"0.1.0 (inline, host)"`. Never NULL; do not free.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API const char *rte_version_string(void);
+
+/// What a status means, as static English text. Never NULL, also for unknown numbers; do not free.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API const char *rte_status_message(rte_status status);
+
+/// Fills `model` with a model that runs anywhere: each byte of a chunk is
+/// (seed*131 + age*7 + action*3 + prompt*17) mod 251, where prompt is the sum of its bytes mod 256 and action is taken
+/// mod 256. 8 rows, 64-byte chunks, 60 a second, HOT, DEFERRED and ENCODE, RETRY_SAFE; change what you like before
+/// rte_engine_new. `model->struct_size` must be set. Its arrays are static. Its state, `model->user`, is allocated here:
+/// rte_engine_new takes it; if that fails, or is never called, give it to `model->destroy`.
+///
+/// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
+/// Threads: any. Callbacks: may be called in any.
+RTE_API rte_status rte_reference_model(struct rte_model *model);
+
+/// A ready `rte_log_fn` that writes to the standard error stream: `rte warn: text`. `user` is not used.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API void rte_log_stderr(void *user, uint32_t level, const char *text);
+
 /// Makes an engine. Copies `model` and `options` (NULL = defaults) and allocates everything that ticks will need, but for a
 /// row's output buffers: those at its first attach (or here, with RTE_PREFAULT). Takes `model->user` and
 /// `options->backend->user`, on success only. Makes no thread and calls no callback.
@@ -839,11 +870,7 @@ extern "C" {
 /// Returns RTE_OK and stores the handle in `out`. Errors, with nothing stored but `error`: RTE_ERR_ARGUMENT,
 /// RTE_ERR_VERSION, RTE_ERR_UNAVAILABLE, RTE_ERR_MEMORY.
 /// Threads: any. Callbacks: may be called in any.
-RTE_API
-rte_status rte_engine_new(const struct rte_model *model,
-                          const struct rte_engine_options *options,
-                          struct rte_engine **out,
-                          struct rte_error *error);
+RTE_API rte_status rte_engine_new(const struct rte_model *model, const struct rte_engine_options *options, struct rte_engine **out, struct rte_error *error);
 
 /// Drives the engine on a thread of its own, at the model's rate, until it is stopped. Returns when `model.init` has.
 ///
@@ -865,9 +892,7 @@ RTE_API rte_status rte_engine_run(struct rte_engine *engine, struct rte_error *e
 /// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, or another thread
 /// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, at the first tick.
 /// Threads: always the same one. Callbacks: of another engine only.
-RTE_API
-rte_status rte_engine_tick(struct rte_engine *engine,
-                           uint64_t wait_ns);
+RTE_API rte_status rte_engine_tick(struct rte_engine *engine, uint64_t wait_ns);
 
 /// A tick in which only the sessions in `due` are stepped; ids that are not attached are ignored, paused ones stay paused.
 /// Everything else of a tick happens: messages, encodes, what is in flight. After RTE_AGAIN the next call goes on with the
@@ -875,11 +900,7 @@ rte_status rte_engine_tick(struct rte_engine *engine,
 ///
 /// Returns as `rte_engine_tick`; RTE_ERR_ARGUMENT for a NULL `due`.
 /// Threads: the one of rte_engine_tick. Callbacks: of another engine only.
-RTE_API
-rte_status rte_engine_step(struct rte_engine *engine,
-                           const uint64_t *due,
-                           size_t due_count,
-                           uint64_t wait_ns);
+RTE_API rte_status rte_engine_step(struct rte_engine *engine, const uint64_t *due, size_t due_count, uint64_t wait_ns);
 
 /// Runs what record_path wrote, in virtual time, on the calling thread. RTE_ERR_UNAVAILABLE in this version.
 ///
@@ -895,18 +916,14 @@ RTE_API rte_status rte_engine_replay(struct rte_engine *engine, const char *path
 /// not returned; call again, or free. With timeout 0 it only asks (RTE_TIMEOUT if there was anything to wait for), and may
 /// then be called from a callback; else that is RTE_ERR_DEADLOCK. RTE_ERR_STATE: another thread is in rte_engine_tick.
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: with timeout 0.
-RTE_API
-rte_status rte_engine_stop(struct rte_engine *engine,
-                           uint64_t timeout_ns,
-                           struct rte_error *error);
+RTE_API rte_status rte_engine_stop(struct rte_engine *engine, uint64_t timeout_ns, struct rte_error *error);
 
 /// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
 /// returns at once. In a callback of this engine: only asks for the stop and logs an error. NULL is fine. Outputs not yet
 /// released stay valid. No other call on this engine may run or come after.
 ///
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.
-RTE_API
-void rte_engine_free(struct rte_engine *engine);
+RTE_API void rte_engine_free(struct rte_engine *engine);
 
 /// Pushes one message. Never blocks, also before the engine is driven. Copies the message, its values and their bytes;
 /// BORROWED bytes are borrowed until `message->release` has run. Messages of one thread keep their order.
@@ -917,9 +934,35 @@ void rte_engine_free(struct rte_engine *engine);
 /// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device. RTE_ERR_STATE: after
 /// stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run.
 /// Threads: any, any number of them. Callbacks: may be called in any.
-RTE_API
-rte_status rte_inbox_push(struct rte_engine *engine,
-                          const struct rte_message *message);
+RTE_API rte_status rte_inbox_push(struct rte_engine *engine, const struct rte_message *message);
+
+/// Pops one output into `out`. Never blocks. Notices come before chunks, each session's chunks in order, sessions in turn.
+/// The chunk's bytes are yours to read until you give the output to `rte_output_release`; a session of which you hold
+/// options.held_max outputs may lose its next chunks.
+///
+/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. On all but RTE_OK
+/// nothing was written.
+/// Threads: any, any number of them. Callbacks: may be called in any.
+RTE_API rte_status rte_outbox_pop(struct rte_engine *engine, struct rte_output *out);
+
+/// Waits until there is something to pop, at most `timeout_ns` nanoseconds; UINT64_MAX: as long as it takes.
+///
+/// RTE_OK: look (another thread may be faster). RTE_TIMEOUT. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty.
+/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine.
+/// Threads: any, any number of them. Callbacks: with timeout 0.
+RTE_API rte_status rte_outbox_wait(struct rte_engine *engine, uint64_t timeout_ns);
+
+/// A file descriptor to poll for output; -1 where there is none: in this version always, and for a NULL engine.
+///
+/// Threads: any. Callbacks: may be called in any.
+RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
+
+/// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
+/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST it is waited for here; inline lanes know
+/// no streams: finish with the data before. NULL = now. NULL `output` is fine.
+///
+/// Threads: any, also after rte_engine_free. Callbacks: may be called in any.
+RTE_API void rte_output_release(struct rte_output *output, rte_stream after);
 
 /// What is known of the engine now. Writes `info->struct_size` bytes.
 ///
@@ -932,10 +975,7 @@ RTE_API rte_status rte_engine_get_info(const struct rte_engine *engine, struct r
 /// RTE_ERR_UNKNOWN: not attached at the end of the last tick, or its RTE_DETACHED was queued since. RTE_ERR_ARGUMENT,
 /// RTE_ERR_VERSION as for `rte_engine_get_info`.
 /// Threads: any. Callbacks: may be called in any.
-RTE_API
-rte_status rte_session_get_info(const struct rte_engine *engine,
-                                uint64_t session,
-                                struct rte_session_info *info);
+RTE_API rte_status rte_session_get_info(const struct rte_engine *engine, uint64_t session, struct rte_session_info *info);
 
 /// The oracle for a batched model: max_sessions children of one row each. RTE_ERR_UNAVAILABLE in this version.
 ///
@@ -956,73 +996,6 @@ RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns
 ///
 /// Threads: model.serve's. Callbacks: model.serve alone.
 RTE_API rte_status rte_outbox_push(struct rte_engine *engine, const struct rte_output *output);
-
-/// A ready `rte_log_fn` that writes to the standard error stream: `rte warn: text`. `user` is not used.
-///
-/// Threads: any. Callbacks: may be called in any.
-RTE_API void rte_log_stderr(void *user, uint32_t level, const char *text);
-
-/// Pops one output into `out`. Never blocks. Notices come before chunks, each session's chunks in order, sessions in turn.
-/// The chunk's bytes are yours to read until you give the output to `rte_output_release`; a session of which you hold
-/// options.held_max outputs may lose its next chunks.
-///
-/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. On all but RTE_OK
-/// nothing was written.
-/// Threads: any, any number of them. Callbacks: may be called in any.
-RTE_API
-rte_status rte_outbox_pop(struct rte_engine *engine,
-                          struct rte_output *out);
-
-/// Waits until there is something to pop, at most `timeout_ns` nanoseconds; UINT64_MAX: as long as it takes.
-///
-/// RTE_OK: look (another thread may be faster). RTE_TIMEOUT. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty.
-/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine.
-/// Threads: any, any number of them. Callbacks: with timeout 0.
-RTE_API
-rte_status rte_outbox_wait(struct rte_engine *engine,
-                           uint64_t timeout_ns);
-
-/// A file descriptor to poll for output; -1 where there is none: in this version always. NULL
-/// engine: RTE_ERR_ARGUMENT.
-///
-/// Threads: any. Callbacks: may be called in any.
-RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
-
-/// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
-/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST it is waited for here; inline lanes know
-/// no streams: finish with the data before. NULL = now. NULL `output` is fine.
-///
-/// Threads: any, also after rte_engine_free. Callbacks: may be called in any.
-RTE_API
-void rte_output_release(struct rte_output *output,
-                        rte_stream after);
-
-/// Fills `model` with a model that runs anywhere: each byte of a chunk is
-/// (seed*131 + age*7 + action*3 + prompt*17) mod 251, where prompt is the sum of its bytes mod 256 and action is taken
-/// mod 256. 8 rows, 64-byte chunks, 60 a second, HOT, DEFERRED and ENCODE, RETRY_SAFE; change what you like before
-/// rte_engine_new. `model->struct_size` must be set. Its arrays are static. Its state, `model->user`, is allocated here:
-/// rte_engine_new takes it; if that fails, or is never called, give it to `model->destroy`.
-///
-/// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
-/// Threads: any. Callbacks: may be called in any.
-RTE_API
-rte_status rte_reference_model(struct rte_model *model);
-
-/// What a status means, as static English text. Never NULL, also for unknown numbers; do not free.
-///
-/// Threads: any. Callbacks: may be called in any.
-RTE_API const char *rte_status_message(rte_status status);
-
-/// The ABI version of the library that is loaded. `rte_abi_version() != RTE_ABI_VERSION`: the header and the library do
-/// not belong together.
-///
-/// Threads: any. Callbacks: may be called in any.
-RTE_API uint32_t rte_abi_version(void);
-
-/// The release and what this build can do, as static text: `"0.1.0 (inline, host)"`. Never NULL; do not free.
-///
-/// Threads: any. Callbacks: may be called in any.
-RTE_API const char *rte_version_string(void);
 
 #ifdef __cplusplus
 }  // extern "C"

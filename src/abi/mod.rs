@@ -5,19 +5,32 @@
 
 #![allow(non_camel_case_types, clippy::missing_safety_doc)]
 
-pub mod engine;
-pub mod inbox;
-pub mod info;
-pub mod later;
-pub mod log;
-pub mod message;
-pub mod model;
-pub mod options;
-pub mod outbox;
-pub mod output;
-pub mod reference;
-pub mod status;
+// In the order in which a reader of the header meets them; the blank lines keep it.
 pub mod version;
+
+pub mod status;
+
+pub mod message;
+
+pub mod output;
+
+pub mod model;
+
+pub mod reference;
+
+pub mod log;
+
+pub mod options;
+
+pub mod engine;
+
+pub mod inbox;
+
+pub mod outbox;
+
+pub mod info;
+
+pub mod later;
 
 mod backend;
 mod clock;

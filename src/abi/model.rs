@@ -70,7 +70,7 @@ pub struct rte_batch {
     /// NULL.
     pub mask: *const u8,
     /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64. NULL elsewhere.
-    pub output: *const *mut c_void,
+    pub output: *mut *mut c_void,
     /// 0 on entry; left 0 = no chunk from this row in this tick. More than chunk_bytes fails the row with RTE_ERR_CALLBACK.
     pub output_size: *mut usize,
     /// `model.frames_per_chunk` on entry.
@@ -327,7 +327,7 @@ fn view(batch: &mut Batch, call: Call) -> rte_batch {
         value: std::ptr::with_exposed_provenance(arrays.value),
         column: std::ptr::with_exposed_provenance(arrays.column),
         mask: std::ptr::with_exposed_provenance(arrays.mask),
-        output: std::ptr::with_exposed_provenance(arrays.output),
+        output: std::ptr::with_exposed_provenance_mut(arrays.output),
         output_size: std::ptr::with_exposed_provenance_mut(arrays.output_size),
         frames: std::ptr::with_exposed_provenance_mut(arrays.frames),
         status: std::ptr::with_exposed_provenance_mut(arrays.status),

@@ -58,8 +58,7 @@ pub unsafe extern "C" fn rte_outbox_wait(engine: *mut rte_engine, timeout_ns: u6
     })
 }
 
-/// A file descriptor to poll for output; -1 where there is none: in this version always. NULL
-/// engine: RTE_ERR_ARGUMENT.
+/// A file descriptor to poll for output; -1 where there is none: in this version always, and for a NULL engine.
 ///
 /// Threads: any. Callbacks: may be called in any.
 #[unsafe(no_mangle)]

@@ -432,6 +432,7 @@ impl Cohort {
     /// Tells a notice that the life in `row` has paid for.
     pub(super) fn tell(&mut self, row: Row, event: Event, tag: u64) {
         let notice = self.notice(row, event, tag);
+        self.shared.log.say(Level::Debug, || format!("tick {}: session {}: {event:?}", self.tick, notice.session.0));
         if let Some(life) = self.arena.life_mut(row) {
             life.credits -= 1;
         }
