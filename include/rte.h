@@ -226,7 +226,7 @@ typedef struct CUevent_st *rte_event;
 /// Where stages run: at once, on the engine's thread.
 #define RTE_LANES_INLINE 1
 
-/// Where stages run: a thread for each lane. UNAVAILABLE in this version.
+/// Where stages run: on a thread for each lane, beside the engine's.
 #define RTE_LANES_THREADS 2
 
 /// Where stages run: CUDA streams. UNAVAILABLE in this version.
@@ -414,10 +414,11 @@ typedef struct rte_batch {
 ///
 /// Returns RTE_OK when the work is done or enqueued on `stream`; RTE_ERR_DEAD ends the engine; anything else fails the
 /// whole batch. A model whose state is then still that of before says so with RTE_MODEL_RETRY_SAFE: ages and accumulated
-/// values stay, and the next tick is the retry. Never two at once on one lane; different lanes may overlap.
+/// values stay, and the next tick is the retry. Never two at once on one lane (ENCODE with
+/// options.encode_lanes > 1: never for one row); different lanes may overlap.
 ///
-/// Threads: the engine's. Callbacks: may call rte functions that take a const engine or say "any thread". Must not throw:
-/// a C++ exception that leaves it ends the process.
+/// Threads: the engine's; stages, seed and detach with RTE_LANES_THREADS: the lane's own. Callbacks: may call what says so.
+/// Must not throw: a C++ exception that leaves it ends the process.
 typedef rte_status (*rte_stage_fn)(void *user, struct rte_batch *batch, rte_stream stream);
 
 /// One stage. Stages of a lane run in the order of the array, as one unit: if one fails, the batch has failed. A record:
@@ -628,7 +629,8 @@ typedef struct rte_engine_options {
     uint32_t seed_attempts;
     /// Whole-call failures of ENCODE in a row before a row is quarantined; 0 = 3.
     uint32_t encode_attempts;
-    /// So many encode batches of different rows at once; 0 = 1. More than 1: UNAVAILABLE in this version.
+    /// So many encode batches of different rows at once; 0 = 1, at most 8. More than 1: with RTE_LANES_THREADS, else
+    /// UNAVAILABLE.
     uint32_t encode_lanes;
     /// RTE_LOG_*; 0 = RTE_LOG_WARN.
     uint32_t log_level;
@@ -650,7 +652,7 @@ typedef struct rte_engine_options {
     uint32_t flags;
     /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
     uint64_t stall_ns;
-    /// Before a grid point: spin at most this long, the rest asleep; 0 = never spin.
+    /// Before a grid point, or a fence of threads lanes: spin at most this long, the rest asleep; 0 = never spin.
     uint64_t spin_ns;
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     const char *trace_path;
@@ -838,7 +840,7 @@ extern "C" {
 /// Threads: any. Callbacks: may be called in any.
 RTE_API uint32_t rte_abi_version(void);
 
-/// The release and what this build can do, as static text: `"0.1.0 (inline, host)"`. Never NULL; do not free.
+/// The release and what this build can do, as static text: `"0.1.0 (inline, threads, host)"`. Never NULL; do not free.
 ///
 /// Threads: any. Callbacks: may be called in any.
 RTE_API const char *rte_version_string(void);

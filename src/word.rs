@@ -110,6 +110,34 @@ impl Lane {
     }
 }
 
+/// One FIFO queue of work: HOT, DEFERRED, and up to eight of ENCODE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queue(u8);
+
+impl Queue {
+    /// ENCODE queues at most.
+    pub const ENCODES: usize = 8;
+    /// How many there are at most.
+    pub const COUNT: usize = 2 + Queue::ENCODES;
+    /// The first ENCODE queue.
+    pub const ENCODE: Queue = Queue(2);
+
+    /// The queue of `lane`; of ENCODE the first.
+    pub fn of(lane: Lane) -> Queue {
+        Queue(lane as u8)
+    }
+
+    /// ENCODE queue number `number`.
+    pub fn encode(number: usize) -> Queue {
+        Queue(2 + number as u8)
+    }
+
+    /// As an index.
+    pub fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Why something did not go well: never OK where it is stored. Same numbers as `rte_status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status(pub i32);

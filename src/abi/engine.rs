@@ -8,11 +8,12 @@ use super::guard::{guard, guard_cold, is_forked, watch_forks, with_engine, with_
 use super::log::log_of;
 use super::model::{CModel, rte_model};
 use super::options::{
-    self, Options, RTE_LANES_HOST, RTE_PIPELINE_OFF, RTE_PIPELINE_ON, RTE_PREFAULT, rte_engine_options,
+    self, Options, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS, RTE_PIPELINE_OFF, RTE_PIPELINE_ON,
+    RTE_PREFAULT, rte_engine_options,
 };
 use super::status::{rte_error, rte_status};
 use crate::engine::{Cohort, Engine, Failure, Plan, Settings, Shared};
-use crate::lane::{InlineLanes, Lanes, StreamLanes, Target};
+use crate::lane::{Bell, InlineLanes, Lanes, StreamLanes, Target, ThreadLanes};
 use crate::model::Model;
 use crate::queue::{Inbox, LIFE_NOTICES, Outbox, ReleaseFence, Sizes};
 use crate::telemetry::{Board, Counters, Gauges, Level, Watch};
@@ -58,6 +59,7 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
     // SAFETY: the caller's promise.
     let clock = unsafe { options::read_clock(&options.table)? };
     let is_host = options.table.lanes == RTE_LANES_HOST;
+    let is_threaded = options.table.lanes == RTE_LANES_THREADS;
     // SAFETY: the caller's promise.
     let backend = if is_host { Some(unsafe { options::read_backend(&options.table)? }) } else { None };
     let no_memory = || Failure::new(Status::MEMORY, "no memory for the engine's rows and queues");
@@ -67,9 +69,10 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
     if least_bytes(manifest, options.depth).is_none_or(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
         return Err(no_memory());
     }
-    let plan = plan(&options, manifest, is_host);
+    let plan = plan(&options, manifest, is_host || is_threaded);
     let rows = manifest.max_sessions;
     let (parked, kicked) = (Arc::new(Wake::default()), Arc::new(AtomicBool::new(false)));
+    let bell = Bell { kicked: kicked.clone(), parked: parked.clone() };
     let sizes = Sizes {
         rows,
         depth: options.depth,
@@ -96,7 +99,7 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
         thread_name: options.thread_name.clone(),
         stall: if options.table.stall_ns == 0 { 1_000_000_000 } else { options.table.stall_ns },
         message_bytes: options.limits.message_bytes,
-        is_host,
+        lanes: if is_host || is_threaded { options.table.lanes } else { RTE_LANES_INLINE },
         plan,
     };
     let table = backend.map(|backend| Table::new(backend, kicked, parked));
@@ -106,6 +109,11 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
         Some(table) => {
             let streams = HostStreams::new(table.clone(), options.table.streams);
             Box::new(StreamLanes::new(target.clone(), Box::new(streams)))
+        }
+        None if is_threaded => {
+            let encodes = options.table.encode_lanes.max(1) as usize;
+            let (spin, name) = (options.table.spin_ns, &options.thread_name);
+            Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, spin, name))
         }
         None => Box::new(InlineLanes::new(target.clone())),
     };

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::descriptor;
 use super::engine::rte_engine;
 use super::guard::with_engine;
-use super::options::{RTE_LANES_HOST, RTE_LANES_INLINE};
 use super::status::rte_status;
 use crate::engine::Engine;
 use crate::telemetry::State;
@@ -176,7 +175,7 @@ fn engine_info(engine: &Engine) -> rte_engine_info {
     rte_engine_info {
         struct_size: size_of::<rte_engine_info>() as u32,
         health,
-        lanes: if facts.is_host { RTE_LANES_HOST } else { RTE_LANES_INLINE },
+        lanes: facts.lanes,
         pipeline_depth_chunks: if facts.plan.pipelined { 2 } else { 1 },
         input_latency_chunks: manifest.input_latency_chunks,
         stalled_stage: stalled.map_or(hook::NONE, |(stage, _, _)| stage),

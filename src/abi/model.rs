@@ -84,10 +84,11 @@ pub struct rte_batch {
 ///
 /// Returns RTE_OK when the work is done or enqueued on `stream`; RTE_ERR_DEAD ends the engine; anything else fails the
 /// whole batch. A model whose state is then still that of before says so with RTE_MODEL_RETRY_SAFE: ages and accumulated
-/// values stay, and the next tick is the retry. Never two at once on one lane; different lanes may overlap.
+/// values stay, and the next tick is the retry. Never two at once on one lane (ENCODE with
+/// options.encode_lanes > 1: never for one row); different lanes may overlap.
 ///
-/// Threads: the engine's. Callbacks: may call rte functions that take a const engine or say "any thread". Must not throw:
-/// a C++ exception that leaves it ends the process.
+/// Threads: the engine's; stages, seed and detach with RTE_LANES_THREADS: the lane's own. Callbacks: may call what says so.
+/// Must not throw: a C++ exception that leaves it ends the process.
 pub type rte_stage_fn =
     Option<unsafe extern "C-unwind" fn(user: *mut c_void, batch: *mut rte_batch, stream: rte_stream) -> rte_status>;
 

@@ -17,7 +17,7 @@ use crate::word::Status;
 pub const RTE_LANES_AUTO: u32 = 0;
 /// Where stages run: at once, on the engine's thread.
 pub const RTE_LANES_INLINE: u32 = 1;
-/// Where stages run: a thread for each lane. UNAVAILABLE in this version.
+/// Where stages run: on a thread for each lane, beside the engine's.
 pub const RTE_LANES_THREADS: u32 = 2;
 /// Where stages run: CUDA streams. UNAVAILABLE in this version.
 pub const RTE_LANES_CUDA: u32 = 3;
@@ -147,7 +147,8 @@ pub struct rte_engine_options {
     pub seed_attempts: u32,
     /// Whole-call failures of ENCODE in a row before a row is quarantined; 0 = 3.
     pub encode_attempts: u32,
-    /// So many encode batches of different rows at once; 0 = 1. More than 1: UNAVAILABLE in this version.
+    /// So many encode batches of different rows at once; 0 = 1, at most 8. More than 1: with RTE_LANES_THREADS, else
+    /// UNAVAILABLE.
     pub encode_lanes: u32,
     /// RTE_LOG_*; 0 = RTE_LOG_WARN.
     pub log_level: u32,
@@ -169,7 +170,7 @@ pub struct rte_engine_options {
     pub flags: u32,
     /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
     pub stall_ns: u64,
-    /// Before a grid point: spin at most this long, the rest asleep; 0 = never spin.
+    /// Before a grid point, or a fence of threads lanes: spin at most this long, the rest asleep; 0 = never spin.
     pub spin_ns: u64,
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     pub trace_path: *const c_char,
@@ -257,17 +258,19 @@ fn check_choices(table: &rte_engine_options) -> Result<(), Failure> {
         return Err(wrong(format!("options.backend: {what}")));
     }
     match table.streams.iter().position(|stream| !stream.is_null()) {
-        Some(at) if !is_host => Err(wrong(format!("options.streams[{at}]: set, but inline lanes have no streams"))),
+        Some(at) if !is_host => {
+            Err(wrong(format!("options.streams[{at}]: set, but only RTE_LANES_HOST takes streams")))
+        }
         _ => Ok(()),
     }
 }
 
 fn check_later(table: &rte_engine_options) -> Result<(), Failure> {
-    later(table.lanes == RTE_LANES_THREADS, "lanes: RTE_LANES_THREADS")?;
     later(table.lanes == RTE_LANES_CUDA, "lanes: RTE_LANES_CUDA")?;
     later(table.outbox_policy == RTE_HOLD, "outbox_policy: RTE_HOLD")?;
     later(table.overrun == RTE_CATCH_UP, "overrun: RTE_CATCH_UP")?;
-    later(table.encode_lanes > 1, &format!("encode_lanes: {}", table.encode_lanes))?;
+    let has_one = table.encode_lanes > 1 && table.lanes != RTE_LANES_THREADS;
+    later(has_one, &format!("encode_lanes: {} without RTE_LANES_THREADS", table.encode_lanes))?;
     later(table.on_output.is_some(), "on_output")?;
     later(table.cpu_mask != 0, &format!("cpu_mask: {:#x}", table.cpu_mask))?;
     later(table.priority != 0, &format!("priority: {}", table.priority))?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::arena::{Arena, State};
+use super::encode::Encode;
 use super::failure::Health;
 use super::flight::{Errand, Flight, Home, Slot};
 use super::herald::Herald;
@@ -98,7 +99,7 @@ pub struct Cohort {
     pub(super) previous: Option<Box<Flight>>,
     pub(super) current: Option<Box<Flight>>,
     pub(super) seeds: Vec<Fence>,
-    pub(super) encodes: Vec<Fence>,
+    pub(super) encodes: Vec<Encode>,
     pub(super) errands: Vec<Errand>,
     #[allow(clippy::vec_box, reason = "batches move as boxes between here and the lanes")]
     pub(super) spare: Vec<Box<Batch>>,
@@ -310,7 +311,7 @@ impl Cohort {
     pub fn open(&mut self) -> Result<(), Fault> {
         let streams = self.lanes.open()?;
         let (watch, model) = (self.target.watch.clone(), &self.model);
-        let result = watch.during(hook::INIT, 0, real_now(), || model.init(streams));
+        let result = watch.during(None, hook::INIT, 0, real_now(), || model.init(streams));
         result.map_err(|status| Fault { stage: hook::INIT, status })
     }
 

@@ -177,7 +177,7 @@ impl Cohort {
         }
         batch.seal(&mut self.store);
         let first = Row(batch.first_row());
-        if let Err(fault) = self.target.call(Call::Finalize, &mut batch, RawStream::default(), real_now()) {
+        if let Err(fault) = self.target.call(None, Call::Finalize, &mut batch, RawStream::default(), real_now()) {
             self.batch_failed(fault, first);
         }
         self.keep_spare(batch);

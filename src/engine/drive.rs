@@ -25,8 +25,8 @@ pub struct Settings {
     pub stall: Nanos,
     /// Copied bytes of a message at most.
     pub message_bytes: usize,
-    /// Its lanes are the host's.
-    pub is_host: bool,
+    /// RTE_LANES_*, as `abi` numbers them.
+    pub lanes: u32,
     /// What was fixed when it was made.
     pub plan: Plan,
 }

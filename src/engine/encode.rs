@@ -12,6 +12,13 @@ use crate::word::{Fault, KeySet, Lane, Row};
 /// Encodes that a row may sit out running; then it steps once.
 const MAX_SAT_OUT: u32 = 2;
 
+/// A batch on the ENCODE lane.
+pub struct Encode {
+    pub fence: Fence,
+    /// That it failed as a whole was told, or is known not to be so.
+    pub is_told: bool,
+}
+
 /// What is to be done about a row's wanted heavy values.
 enum Diff {
     Nothing,
@@ -25,10 +32,13 @@ impl Cohort {
     pub(super) fn resolve_encodes(&mut self) {
         let mut at = 0;
         while at < self.encodes.len() {
-            match self.lanes.take(self.encodes[at]) {
+            match self.lanes.take(self.encodes[at].fence) {
                 Some(batch) => {
-                    let fence = self.encodes.remove(at);
-                    self.encode_passed(fence, &batch);
+                    let encode = self.encodes.remove(at);
+                    if let (false, Err(fault)) = (encode.is_told, batch.result) {
+                        self.batch_failed(fault, Row(batch.first_row()));
+                    }
+                    self.encode_passed(encode.fence, &batch);
                     self.bring_home(Home::Spare, batch);
                 }
                 None => at += 1,
@@ -178,8 +188,9 @@ impl Cohort {
         let after = [newest(|fences| fences.hot), newest(|fences| fences.deferred)];
         let fence = self.lanes.submit(Work { lane: Lane::Encode, calls: Calls::Stages, batch, after });
         members.iter().for_each(|row| fences[row.at()].encode = Some(fence));
-        self.encodes.push(fence);
-        if let Some(fault) = self.lanes.observe(fence).and_then(|batch| batch.result.err()) {
+        let returned = self.lanes.observe(fence).map(|batch| batch.result);
+        self.encodes.push(Encode { fence, is_told: returned.is_some() });
+        if let Some(Err(fault)) = returned {
             let first = self.members.first().unwrap_or_default();
             self.batch_failed(fault, first);
         }

@@ -208,6 +208,9 @@ impl Engine {
             self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
             let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
         }
+        if self.death().is_some() {
+            driver.cohort.halt();
+        }
         driver.has_ended = true;
         self.has_ended.store(true, Ordering::SeqCst);
         self.over.notify();

@@ -58,7 +58,7 @@ impl Cohort {
         rows.copy_from(&self.arena.by.pending);
         let mut batch = self.pending_batch(&rows);
         self.members = rows;
-        let answer = self.target.call(Call::Ready, &mut batch, RawStream::default(), real_now());
+        let answer = self.target.call(None, Call::Ready, &mut batch, RawStream::default(), real_now());
         let first = Row(batch.first_row());
         self.keep_spare(batch);
         match answer {

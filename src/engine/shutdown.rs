@@ -25,10 +25,16 @@ impl Cohort {
             return self.busy();
         }
         self.check()?;
+        self.lanes.halt();
         self.publish();
         self.herald.close();
         self.shared.outbox.end(Status::CLOSED, None);
         Ok(Progress::Done)
+    }
+
+    /// After a death: returns when no callback runs or will run.
+    pub fn halt(&mut self) {
+        self.lanes.halt();
     }
 
     /// Delivers what is in flight, and lets every encode end.
@@ -41,7 +47,7 @@ impl Cohort {
                 return false;
             }
         }
-        while let Some(fence) = self.encodes.first().copied() {
+        while let Some(fence) = self.encodes.first().map(|encode| encode.fence) {
             if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
                 return false;
             }

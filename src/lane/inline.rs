@@ -1,9 +1,9 @@
 //! Lanes that are no lanes: stages run at once on the engine's thread. Every fence has passed when `submit` returns.
 
-use super::{Fence, Lanes, Outstanding, Target, Work};
+use super::{Fence, Lanes, Outstanding, Place, Target, Work};
 use crate::batch::Batch;
 use crate::model::RawStream;
-use crate::word::{Fault, Lane, Nanos};
+use crate::word::{Fault, Lane, Nanos, Queue};
 
 /// See the module's comment.
 pub struct InlineLanes {
@@ -24,12 +24,13 @@ impl Lanes for InlineLanes {
     }
 
     fn submit(&mut self, mut work: Work) -> Fence {
-        self.target.run(work.lane, work.calls, &mut work.batch, RawStream::default());
-        self.outstanding.add(work.lane, work.batch)
+        let queue = Queue::of(work.lane);
+        self.target.run(queue, work.lane, work.calls, &mut work.batch, RawStream::default());
+        self.outstanding.add(queue, Place::Here(work.batch))
     }
 
     fn observe(&mut self, fence: Fence) -> Option<&Batch> {
-        self.outstanding.get(fence)?.as_deref()
+        self.outstanding.get(fence).map(|batch| &*batch)
     }
 
     fn passed(&mut self, _: Fence) -> bool {
@@ -43,6 +44,8 @@ impl Lanes for InlineLanes {
     fn block(&mut self, _: Fence, _: Nanos) -> bool {
         true
     }
+
+    fn halt(&mut self) {}
 
     fn fault(&self) -> Option<Fault> {
         None

@@ -5,9 +5,11 @@
 
 mod inline;
 mod streams;
+mod threads;
 
 pub use inline::InlineLanes;
 pub use streams::{StreamLanes, Streams};
+pub use threads::{Bell, ThreadLanes};
 
 use std::sync::Arc;
 
@@ -15,14 +17,14 @@ use crate::batch::Batch;
 use crate::model::{Call, Model, RawStream};
 use crate::telemetry::Watch;
 use crate::time::real_now;
-use crate::word::{Fault, Lane, Nanos, Status};
+use crate::word::{Fault, Lane, Nanos, Queue, Status};
 
-/// "This much of that lane is done."
+/// "This much of that queue is done."
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fence {
-    /// Which lane.
-    pub lane: Lane,
-    /// How many pieces of work were submitted to it up to this one.
+    /// Where it was submitted.
+    pub queue: Queue,
+    /// How many pieces of work were submitted there up to this one.
     pub sequence: u64,
 }
 
@@ -47,12 +49,12 @@ pub struct Work {
     pub after: [Option<Fence>; 2],
 }
 
-/// Three FIFO lanes. Used by the engine's thread alone.
+/// FIFO lanes: HOT, DEFERRED, and one or more of ENCODE. Used by the engine's thread alone.
 pub trait Lanes: Send {
     /// Made on the engine's thread before the first work; what the model's `init` is shown.
     fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault>;
 
-    /// Appends work to its lane.
+    /// Appends work to its lane; of ENCODE to the first idle queue.
     fn submit(&mut self, work: Work) -> Fence;
 
     /// The batch of a fence whose calls have returned: its result and what it says of rows may be read. It may still be
@@ -67,6 +69,9 @@ pub trait Lanes: Send {
 
     /// Waits until the fence has passed; false: not before `until`.
     fn block(&mut self, fence: Fence, until: Nanos) -> bool;
+
+    /// Nothing more is to run: returns when no call runs or will run.
+    fn halt(&mut self);
 
     /// What ended this backend: nothing more will come of it.
     fn fault(&self) -> Option<Fault>;
@@ -86,60 +91,89 @@ pub struct Target {
 
 impl Target {
     /// Runs `calls` on `stream`; the batch says what came of it. The unit of failure is the whole list.
-    pub fn run(&self, lane: Lane, calls: Calls, batch: &mut Batch, stream: RawStream) {
+    pub fn run(&self, queue: Queue, lane: Lane, calls: Calls, batch: &mut Batch, stream: RawStream) {
         batch.begun = real_now();
         batch.result = match calls {
-            Calls::Hook(call) => self.call(call, batch, stream, batch.begun),
-            Calls::Stages => self.stages(lane, batch, stream),
+            Calls::Hook(call) => self.call(Some(queue), call, batch, stream, batch.begun),
+            Calls::Stages => self.stages(queue, lane, batch, stream),
         };
         batch.ended = real_now();
     }
 
-    fn stages(&self, lane: Lane, batch: &mut Batch, stream: RawStream) -> Result<(), Fault> {
+    fn stages(&self, queue: Queue, lane: Lane, batch: &mut Batch, stream: RawStream) -> Result<(), Fault> {
         let stages = self.model.manifest().stages.iter().enumerate();
         let mut now = Some(batch.begun);
         for (stage, _) in stages.filter(|(_, spec)| spec.lane == lane) {
-            self.call(Call::Stage(stage as u32), batch, stream, now.take().unwrap_or_else(real_now))?;
+            self.call(Some(queue), Call::Stage(stage as u32), batch, stream, now.take().unwrap_or_else(real_now))?;
         }
         Ok(())
     }
 
-    /// One call, on the calling thread, at `now` of the real clock.
-    pub fn call(&self, call: Call, batch: &mut Batch, stream: RawStream, now: Nanos) -> Result<(), Fault> {
+    /// One call, on the calling thread, at `now` of the real clock; `queue`: for work of which queue, if any.
+    pub fn call(
+        &self,
+        queue: Option<Queue>,
+        call: Call,
+        batch: &mut Batch,
+        stream: RawStream,
+        now: Nanos,
+    ) -> Result<(), Fault> {
         let (stage, row) = (call.number(), batch.first_row());
-        let result = self.watch.during(stage, row, now, || self.model.call(call, batch, stream));
+        let result = self.watch.during(queue, stage, row, now, || self.model.call(call, batch, stream));
         result.map_err(|status| Fault { stage, status })
     }
 }
 
-/// Work that was submitted and not yet taken back, by lane, oldest first.
+/// Work that was submitted and not yet taken back, by queue, oldest first.
 #[derive(Default)]
 struct Outstanding {
-    submitted: [u64; Lane::COUNT],
-    works: [std::collections::VecDeque<(u64, Option<Box<Batch>>)>; Lane::COUNT],
+    submitted: [u64; Queue::COUNT],
+    works: [std::collections::VecDeque<(u64, Place)>; Queue::COUNT],
+}
+
+/// Where a batch is.
+enum Place {
+    /// With a thread of the lanes.
+    Away,
+    Here(Box<Batch>),
+    /// Taken back.
+    Gone,
 }
 
 impl Outstanding {
-    fn add(&mut self, lane: Lane, batch: Box<Batch>) -> Fence {
-        let sequence = self.submitted[lane.at()] + 1;
-        self.submitted[lane.at()] = sequence;
-        self.works[lane.at()].push_back((sequence, Some(batch)));
-        Fence { lane, sequence }
+    fn next(&self, queue: Queue) -> Fence {
+        Fence { queue, sequence: self.submitted[queue.at()] + 1 }
     }
 
-    fn get(&mut self, fence: Fence) -> Option<&mut Option<Box<Batch>>> {
-        let works = &mut self.works[fence.lane.at()];
+    fn add(&mut self, queue: Queue, place: Place) -> Fence {
+        let fence = self.next(queue);
+        self.submitted[queue.at()] = fence.sequence;
+        self.works[queue.at()].push_back((fence.sequence, place));
+        fence
+    }
+
+    fn place(&mut self, fence: Fence) -> Option<&mut Place> {
+        let works = &mut self.works[fence.queue.at()];
+        // Mostly the newest or the oldest of few.
         let at = works.partition_point(|(sequence, _)| *sequence < fence.sequence);
-        works.get_mut(at).filter(|(sequence, _)| *sequence == fence.sequence).map(|(_, batch)| batch)
+        works.get_mut(at).filter(|(sequence, _)| *sequence == fence.sequence).map(|(_, place)| place)
+    }
+
+    fn get(&mut self, fence: Fence) -> Option<&mut Batch> {
+        match self.place(fence)? {
+            Place::Here(batch) => Some(batch),
+            _ => None,
+        }
     }
 
     fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
-        let batch = self.get(fence)?.take();
-        let works = &mut self.works[fence.lane.at()];
-        while works.front().is_some_and(|(_, batch)| batch.is_none()) {
+        let place = self.place(fence)?;
+        let Place::Here(batch) = std::mem::replace(place, Place::Gone) else { return None };
+        let works = &mut self.works[fence.queue.at()];
+        while matches!(works.front(), Some((_, Place::Gone))) {
             works.pop_front();
         }
-        batch
+        Some(batch)
     }
 }
 

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::{Fence, Lanes, Outstanding, Target, Work, backend_fault};
+use super::{Fence, Lanes, Outstanding, Place, Target, Work, backend_fault};
 use crate::batch::Batch;
 use crate::model::{RawEvent, RawStream};
 use crate::time::real_now;
-use crate::word::{Fault, Lane, Nanos, Status};
+use crate::word::{Fault, Lane, Nanos, Queue, Status};
 
 /// A device's streams and events.
 pub trait Streams: Send {
@@ -38,10 +38,10 @@ pub struct StreamLanes {
     device: Box<dyn Streams>,
     streams: [RawStream; Lane::COUNT],
     outstanding: Outstanding,
-    /// By lane: events of fences not seen to have passed, oldest first.
-    pending: [VecDeque<(u64, RawEvent)>; Lane::COUNT],
-    /// By lane: fences up to this one have passed.
-    done: [u64; Lane::COUNT],
+    /// By queue: events of fences not seen to have passed, oldest first.
+    pending: [VecDeque<(u64, RawEvent)>; Queue::COUNT],
+    /// By queue: fences up to this one have passed.
+    done: [u64; Queue::COUNT],
     spare: Vec<RawEvent>,
     fault: Option<Fault>,
 }
@@ -63,7 +63,7 @@ impl StreamLanes {
 
     fn try_submit(&mut self, work: &mut Work, sequence: u64) -> Result<(), Status> {
         let stream = self.streams[work.lane.at()];
-        for fence in work.after.into_iter().flatten().filter(|fence| fence.lane != work.lane) {
+        for fence in work.after.into_iter().flatten().filter(|fence| fence.queue != Queue::of(work.lane)) {
             if let Some(event) = self.event_of(fence) {
                 self.device.wait(stream, event)?;
             }
@@ -72,7 +72,7 @@ impl StreamLanes {
             Some(event) => event,
             None => self.device.event()?,
         };
-        self.target.run(work.lane, work.calls, &mut work.batch, stream);
+        self.target.run(Queue::of(work.lane), work.lane, work.calls, &mut work.batch, stream);
         self.pending[work.lane.at()].push_back((sequence, event));
         self.device.record(event, stream)
     }
@@ -82,33 +82,33 @@ impl StreamLanes {
         if self.passed(fence) {
             return None;
         }
-        let pending = &self.pending[fence.lane.at()];
+        let pending = &self.pending[fence.queue.at()];
         pending.iter().find(|(sequence, _)| *sequence == fence.sequence).map(|(_, event)| *event)
     }
 
     /// Looks which of a lane's oldest events have passed.
-    fn advance(&mut self, lane: Lane) -> Result<(), Status> {
-        while let Some((sequence, event)) = self.pending[lane.at()].front().copied() {
+    fn advance(&mut self, queue: Queue) -> Result<(), Status> {
+        while let Some((sequence, event)) = self.pending[queue.at()].front().copied() {
             if !self.device.query(event)? {
                 break;
             }
-            self.settle(lane, sequence);
+            self.settle(queue, sequence);
         }
         Ok(())
     }
 
     /// All events of a lane up to `sequence` have passed.
-    fn settle(&mut self, lane: Lane, sequence: u64) {
+    fn settle(&mut self, queue: Queue, sequence: u64) {
         let now = real_now();
-        while let Some((_, event)) = self.pending[lane.at()].pop_front_if(|(first, _)| *first <= sequence) {
+        while let Some((_, event)) = self.pending[queue.at()].pop_front_if(|(first, _)| *first <= sequence) {
             self.spare.push(event);
         }
-        for done in self.done[lane.at()] + 1..=sequence {
-            if let Some(Some(batch)) = self.outstanding.get(Fence { lane, sequence: done }) {
+        for done in self.done[queue.at()] + 1..=sequence {
+            if let Some(batch) = self.outstanding.get(Fence { queue, sequence: done }) {
                 batch.ended = now;
             }
         }
-        self.done[lane.at()] = sequence;
+        self.done[queue.at()] = sequence;
     }
 
     fn fail(&mut self, status: Status) {
@@ -125,26 +125,26 @@ impl Lanes for StreamLanes {
     }
 
     fn submit(&mut self, mut work: Work) -> Fence {
-        let (lane, sequence) = (work.lane, self.outstanding.submitted[work.lane.at()] + 1);
+        let (lane, sequence) = (work.lane, self.outstanding.next(Queue::of(work.lane)).sequence);
         if let Err(status) = self.try_submit(&mut work, sequence) {
             work.batch.result = work.batch.result.and(Err(backend_fault(status)));
             self.fail(status);
         }
-        self.outstanding.add(lane, work.batch)
+        self.outstanding.add(Queue::of(lane), Place::Here(work.batch))
     }
 
     fn observe(&mut self, fence: Fence) -> Option<&Batch> {
-        self.outstanding.get(fence)?.as_deref()
+        self.outstanding.get(fence).map(|batch| &*batch)
     }
 
     fn passed(&mut self, fence: Fence) -> bool {
-        if self.done[fence.lane.at()] < fence.sequence
+        if self.done[fence.queue.at()] < fence.sequence
             && self.fault.is_none()
-            && let Err(status) = self.advance(fence.lane)
+            && let Err(status) = self.advance(fence.queue)
         {
             self.fail(status);
         }
-        self.done[fence.lane.at()] >= fence.sequence
+        self.done[fence.queue.at()] >= fence.sequence
     }
 
     fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
@@ -154,12 +154,14 @@ impl Lanes for StreamLanes {
     fn block(&mut self, fence: Fence, until: Nanos) -> bool {
         let Some(event) = self.event_of(fence) else { return self.fault.is_none() };
         match self.device.sync(event, until.saturating_sub(real_now())) {
-            Ok(true) => self.settle(fence.lane, fence.sequence),
+            Ok(true) => self.settle(fence.queue, fence.sequence),
             Ok(false) => {}
             Err(status) => self.fail(status),
         }
-        self.done[fence.lane.at()] >= fence.sequence
+        self.done[fence.queue.at()] >= fence.sequence
     }
+
+    fn halt(&mut self) {}
 
     fn fault(&self) -> Option<Fault> {
         self.fault

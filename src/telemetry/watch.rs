@@ -3,19 +3,25 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::time::{ThreadMark, real_now};
-use crate::word::{Nanos, hook};
+use crate::word::{Nanos, Queue, hook};
 
-/// Written by the thread that calls the model, read by any.
-pub struct Watch {
+/// Where one thread at a time calls the model. Written by that thread, read by any.
+struct Post {
     stage: AtomicU32,
     row: AtomicU32,
     since: AtomicU64,
     thread: AtomicUsize,
 }
 
-impl Default for Watch {
-    fn default() -> Watch {
-        Watch {
+/// One post for each queue of work, and one for what the engine's thread calls itself.
+pub struct Watch {
+    queues: [Post; Queue::COUNT],
+    engine: Post,
+}
+
+impl Default for Post {
+    fn default() -> Post {
+        Post {
             stage: AtomicU32::new(hook::NONE),
             row: AtomicU32::new(0),
             since: AtomicU64::new(0),
@@ -24,38 +30,61 @@ impl Default for Watch {
     }
 }
 
-impl Watch {
-    /// The calling thread runs `call` of `stage`, whose first row is `row`, from `now` of the real clock on.
-    pub fn during<T>(&self, stage: u32, row: u32, now: Nanos, call: impl FnOnce() -> T) -> T {
-        let outer = self.thread.load(Ordering::Relaxed);
-        self.thread.store(ThreadMark::current().number(), Ordering::Relaxed);
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch { queues: std::array::from_fn(|_| Post::default()), engine: Post::default() }
+    }
+}
+
+impl Post {
+    fn during<T>(&self, stage: u32, row: u32, now: Nanos, call: impl FnOnce() -> T) -> T {
         self.row.store(row, Ordering::Relaxed);
         self.since.store(now, Ordering::Relaxed);
         // Release: who sees the stage sees its row and begin.
         self.stage.store(stage, Ordering::Release);
-        let result = call();
+        let result = self.driving(call);
         self.stage.store(hook::NONE, Ordering::Release);
-        self.thread.store(outer, Ordering::Relaxed);
         result
     }
 
-    /// The calling thread drives the engine: whatever callback it runs meanwhile, also a release or a log line, is inside.
-    pub fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
+    fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
         let outer = self.thread.swap(ThreadMark::current().number(), Ordering::Relaxed);
         let result = call();
         self.thread.store(outer, Ordering::Relaxed);
         result
     }
 
-    /// Whether the calling thread is in one of this engine's callbacks.
-    pub fn is_inside(&self) -> bool {
-        self.thread.load(Ordering::Relaxed) == ThreadMark::current().number()
-    }
-
-    /// The stage that is running: its number, its first row, and how long it has been.
-    pub fn running(&self) -> Option<(u32, u32, Nanos)> {
+    fn running(&self) -> Option<(u32, u32, Nanos)> {
         let stage = self.stage.load(Ordering::Acquire);
         let since = self.since.load(Ordering::Relaxed);
         (stage != hook::NONE).then(|| (stage, self.row.load(Ordering::Relaxed), real_now().saturating_sub(since)))
+    }
+}
+
+impl Watch {
+    /// The calling thread runs `call` of `stage` for work of `queue` (none: for the engine itself), whose first row is
+    /// `row`, from `now` of the real clock on.
+    pub fn during<T>(&self, queue: Option<Queue>, stage: u32, row: u32, now: Nanos, call: impl FnOnce() -> T) -> T {
+        queue.map_or(&self.engine, |queue| &self.queues[queue.at()]).during(stage, row, now, call)
+    }
+
+    /// The calling thread drives the engine: whatever callback it runs meanwhile, also a release or a log line, is inside.
+    pub fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.engine.driving(call)
+    }
+
+    fn posts(&self) -> impl Iterator<Item = &Post> {
+        self.queues.iter().chain([&self.engine])
+    }
+
+    /// Whether the calling thread is in one of this engine's callbacks.
+    pub fn is_inside(&self) -> bool {
+        let here = ThreadMark::current().number();
+        self.posts().any(|post| post.thread.load(Ordering::Relaxed) == here)
+    }
+
+    /// The callback that has been running longest: its stage, its first row, and how long.
+    pub fn running(&self) -> Option<(u32, u32, Nanos)> {
+        self.posts().filter_map(Post::running).max_by_key(|(_, _, since)| *since)
     }
 }

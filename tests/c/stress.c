@@ -147,15 +147,18 @@ static void *watcher(void *user)
     return user;
 }
 
-static void storm(uint32_t pipeline)
+static void storm(uint32_t lanes, uint32_t pipeline, uint32_t encode_lanes)
 {
     rte_model          model   = {.struct_size = sizeof model};
-    rte_engine_options options = {.struct_size = sizeof options, .inbox_capacity = 64, .outbox_depth = 2, .pipeline = pipeline};
+    rte_engine_options options = {.struct_size = sizeof options, .inbox_capacity = 64, .outbox_depth = 2};
     atomic_ullong     *all[]   = {&begun, &chunks, &attached, &rejected, &already, &detached, &refused, &releases, &lent};
     pthread_t          threads[PUSHERS + CONSUMERS + 1];
     uint64_t           lives, ends, answered;
 
     for (size_t i = 0; i < sizeof all / sizeof *all; ++i) atomic_store(all[i], 0);
+    options.lanes        = lanes;
+    options.pipeline     = pipeline;
+    options.encode_lanes = encode_lanes;
     CHECK(rte_reference_model(&model) == RTE_OK);
     model.rate_num = model.rate_den = 0;
     model.max_sessions              = ALL - 4; /* some find no room */
@@ -182,8 +185,10 @@ static void storm(uint32_t pipeline)
 int main(int argc, char **argv)
 {
     if (argc > 1) rounds = atoi(argv[1]);
-    storm(RTE_PIPELINE_OFF);
-    storm(RTE_PIPELINE_ON);
+    storm(RTE_LANES_INLINE, RTE_PIPELINE_OFF, 0);
+    storm(RTE_LANES_INLINE, RTE_PIPELINE_ON, 0);
+    storm(RTE_LANES_THREADS, RTE_PIPELINE_OFF, 3);
+    storm(RTE_LANES_THREADS, RTE_PIPELINE_ON, 0);
     if (failures) return 1;
     puts("ok: stress");
     return 0;

@@ -8,7 +8,6 @@ static void       release(void *user) { ++*(int *)user; }
 
 static void engines(void)
 {
-    REFUSED("a thread for each lane", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_THREADS", k.options.lanes = RTE_LANES_THREADS);
     REFUSED("CUDA lanes", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_CUDA", k.options.lanes = RTE_LANES_CUDA);
     REFUSED("two encode lanes", RTE_ERR_UNAVAILABLE, "options.encode_lanes: 2", k.options.encode_lanes = 2);
     REFUSED("an outbox that loses nothing", RTE_ERR_UNAVAILABLE, "options.outbox_policy: RTE_HOLD", k.options.outbox_policy = RTE_HOLD);
