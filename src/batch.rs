@@ -283,7 +283,7 @@ impl Batch {
         if self.dense {
             self.count = self.seats.len();
             for at in 0..self.count {
-                if self.mask[at] == 0 && self.seats[at] != Seat::default() {
+                if self.mask[at] == 0 && self.generation[at] != 0 {
                     self.blank(at, store);
                 }
             }

@@ -399,6 +399,10 @@ impl Cohort {
             self.look_at_errand(self.errands.len() - 1);
         }
         self.arena.vacate(row);
+        if self.arena.life(row).is_some_and(|life| life.session != left.session) {
+            // Without memory it shares what the row has.
+            let _ = self.commit_buffers(row);
+        }
     }
 
     /// DETACHED of draining lives whose last chunk is out of the lanes.

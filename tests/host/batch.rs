@@ -18,6 +18,8 @@ pub struct Member {
     pub row: usize,
     /// Whose row it is.
     pub session: u64,
+    /// Of its ATTACH.
+    pub user: u64,
     /// Which life.
     pub generation: u64,
     /// Chunks made before this one.
@@ -51,6 +53,17 @@ impl<'a> Batch<'a> {
         self.raw.tick
     }
 
+    /// Positions of the batch, padding included.
+    pub fn count(&self) -> usize {
+        self.raw.count as usize
+    }
+
+    /// By row of the arena: 1 if it is in the batch.
+    pub fn mask(&self) -> &[u8] {
+        // SAFETY: the mask has one byte for each row of the arena.
+        unsafe { std::slice::from_raw_parts(self.raw.mask, self.max_sessions) }
+    }
+
     /// The rows of the batch, without padding.
     pub fn members(&self) -> Vec<Member> {
         let positions = 0..self.raw.count as usize;
@@ -70,6 +83,7 @@ impl<'a> Batch<'a> {
                 at,
                 row: *self.raw.row.add(at) as usize,
                 session: *self.raw.session.add(at),
+                user: *self.raw.user.add(at),
                 generation: *self.raw.generation.add(at),
                 age: *self.raw.age.add(at),
                 changed: *self.raw.changed.add(at),
@@ -101,22 +115,42 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// Where the model is asked for an output of this row; `None`: nowhere.
+    pub fn output(&self, member: Member) -> Option<*mut u8> {
+        // SAFETY: `output` is NULL, or has one pointer a position.
+        let output = (!self.raw.output.is_null()).then(|| unsafe { *self.raw.output.add(member.at) })?;
+        (!output.is_null()).then_some(output.cast())
+    }
+
     /// Whether the model is asked for an output here.
     pub fn has_output(&self, member: Member) -> bool {
-        // SAFETY: `output` is NULL, or has one pointer a position.
-        !self.raw.output.is_null() && unsafe { !(*self.raw.output.add(member.at)).is_null() }
+        self.output(member).is_some()
     }
 
     /// Fills a row's output with these bytes.
     pub fn write(&mut self, member: Member, bytes: &[u8]) {
+        self.fill_output(member, bytes);
+        self.set_output_size(member, bytes.len());
+    }
+
+    /// Writes these bytes where a row's output goes, and does not say so.
+    pub fn fill_output(&mut self, member: Member, bytes: &[u8]) {
         assert!(bytes.len() <= self.raw.chunk_bytes, "more bytes than a chunk has room for");
-        assert!(self.has_output(member), "no place for an output");
-        // SAFETY: the lane that ends the chunk has `chunk_bytes` for each real row, and a size to set.
-        unsafe {
-            let output = *self.raw.output.add(member.at);
-            output.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            *self.raw.output_size.add(member.at) = bytes.len();
-        }
+        let output = self.output(member).expect("a place for an output");
+        // SAFETY: the lane that ends the chunk has `chunk_bytes` for each real row.
+        unsafe { output.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Says how many bytes a row's output has.
+    pub fn set_output_size(&mut self, member: Member, size: usize) {
+        // SAFETY: one size for each position.
+        unsafe { *self.raw.output_size.add(member.at) = size };
+    }
+
+    /// Says how many frames a row's output has.
+    pub fn set_frames(&mut self, member: Member, frames: u32) {
+        // SAFETY: one number for each position.
+        unsafe { *self.raw.frames.add(member.at) = frames };
     }
 
     /// The status of a row as it stands.

@@ -66,6 +66,16 @@ impl Device {
         done
     }
 
+    /// Appends work to a stream that is done at this time, or with what is there already. Gives the time at which it will
+    /// be done.
+    pub fn finish_at(&self, stream: rte_stream, time: u64) -> u64 {
+        let mut state = self.state();
+        let lane = lane_of(stream);
+        let done = state.busy_until[lane].max(state.now).max(time);
+        state.busy_until[lane] = done;
+        done
+    }
+
     /// Breaches of the contract so far.
     pub fn complaints(&self) -> Vec<String> {
         self.state().complaints.clone()

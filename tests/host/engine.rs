@@ -56,7 +56,7 @@ pub struct Message<'a> {
     pub values: &'a [(usize, &'a [u8])],
 }
 
-/// What was popped. The library has its record back.
+/// What was popped, copied.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// `RTE_CHUNK` to `RTE_DEAD`.
@@ -65,6 +65,8 @@ pub struct Output {
     pub flags: u32,
     /// Whose it is.
     pub session: u64,
+    /// Of its ATTACH.
+    pub user: u64,
     /// Which life.
     pub generation: u64,
     /// Number of a chunk in its life.
@@ -75,6 +77,10 @@ pub struct Output {
     pub tick: u64,
     /// The newest ACTION that a chunk takes into account.
     pub tag: u64,
+    /// The message whose heavy values a chunk goes by.
+    pub heavy_tag: u64,
+    /// Frames of a chunk.
+    pub frames: u32,
     /// When HOT was issued.
     pub start_ns: u64,
     /// Of a notice.
@@ -85,6 +91,57 @@ pub struct Output {
     pub row: u32,
     /// The bytes of a chunk.
     pub bytes: Vec<u8>,
+}
+
+/// An output in a consumer's hands; given back when dropped, also after its engine was freed.
+pub struct Held {
+    record: rte_output,
+}
+
+impl Held {
+    /// Where the bytes of a chunk are; `None`: it has none.
+    pub fn address(&self) -> Option<usize> {
+        (!self.record.data.is_null()).then(|| self.record.data.addr())
+    }
+
+    /// The bytes of a chunk.
+    pub fn bytes(&self) -> &[u8] {
+        if self.record.data.is_null() {
+            return &[];
+        }
+        // SAFETY: a chunk's bytes are readable until its release.
+        unsafe { std::slice::from_raw_parts(self.record.data.cast::<u8>(), self.record.size) }
+    }
+
+    /// What it says.
+    pub fn copy(&self) -> Output {
+        let record = &self.record;
+        Output {
+            kind: record.kind,
+            flags: record.flags,
+            session: record.session,
+            user: record.user,
+            generation: record.generation,
+            index: record.index,
+            dropped: record.dropped,
+            tick: record.tick,
+            tag: record.tag,
+            heavy_tag: record.heavy_tag,
+            frames: record.frames,
+            start_ns: record.start_ns,
+            status: record.status,
+            stage: record.stage,
+            row: record.row,
+            bytes: self.bytes().to_vec(),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: a record that was popped, given back once.
+        unsafe { rte_output_release(&mut self.record, null_mut()) };
+    }
 }
 
 /// An engine driven by ticks; freed when dropped.
@@ -161,39 +218,20 @@ impl Engine {
         unsafe { rte_engine_step(self.handle, due.as_ptr(), due.len(), 0) }
     }
 
-    /// One output, or why there is none.
+    /// One output, or why there is none. The library has its record back.
     pub fn pop(&self) -> Result<Output, rte_status> {
+        self.pop_held().map(|held| held.copy())
+    }
+
+    /// One output for as long as it is held, or why there is none.
+    pub fn pop_held(&self) -> Result<Held, rte_status> {
         // SAFETY: numbers and pointers.
         let mut record: rte_output = unsafe { zeroed() };
         // SAFETY: the engine lives, and there is a place for the output.
         match unsafe { rte_outbox_pop(self.handle, &mut record) } {
-            OK => {}
-            status => return Err(status),
+            OK => Ok(Held { record }),
+            status => Err(status),
         }
-        let bytes = if record.data.is_null() {
-            Vec::new()
-        } else {
-            // SAFETY: a chunk's bytes are readable until its release.
-            unsafe { std::slice::from_raw_parts(record.data.cast::<u8>(), record.size) }.to_vec()
-        };
-        let output = Output {
-            kind: record.kind,
-            flags: record.flags,
-            session: record.session,
-            generation: record.generation,
-            index: record.index,
-            dropped: record.dropped,
-            tick: record.tick,
-            tag: record.tag,
-            start_ns: record.start_ns,
-            status: record.status,
-            stage: record.stage,
-            row: record.row,
-            bytes,
-        };
-        // SAFETY: a record that was popped, given back once.
-        unsafe { rte_output_release(&mut record, null_mut()) };
-        Ok(output)
     }
 
     /// Everything that there is to pop, and the status that ended it.

@@ -1,0 +1,17 @@
+//! What the invariance test is made of.
+//!
+//! - [`random`]: numbers that a seed gives, and digests;
+//! - [`keys`]: what steers the model;
+//! - [`schedule`]: who sends what in which tick;
+//! - [`loans`]: values that the engine borrows;
+//! - [`model`]: a model whose chunks tell everything that it has seen;
+//! - [`checks`]: what every batch must look like;
+//! - [`run`]: a schedule on an engine, all sessions together or one alone.
+
+pub mod checks;
+pub mod keys;
+pub mod loans;
+pub mod model;
+pub mod random;
+pub mod run;
+pub mod schedule;
