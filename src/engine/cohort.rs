@@ -460,8 +460,9 @@ impl Cohort {
 
     pub(super) fn publish(&mut self) {
         self.herald.flush();
-        for row in self.cohort.iter() {
-            self.arena.news.add(row);
+        for row in self.cohort.iter().filter(|row| !self.arena.news.has(*row)) {
+            let age = self.arena.life(row).map_or(0, |life| life.age);
+            self.shared.board.write_age(row, age);
         }
         let mut from = 0;
         while let Some(row) = self.arena.news.next(from) {

@@ -34,6 +34,8 @@ pub struct Entry {
 }
 
 const WORDS: usize = 9;
+/// Which of them is the age.
+const AGE: usize = 4;
 
 struct Slot {
     sequence: AtomicU64,
@@ -62,6 +64,13 @@ impl Board {
         let words = entry.map_or([0; WORDS], Entry::words);
         slot.words.iter().zip(words).for_each(|(word, new)| word.store(new, Ordering::Relaxed));
         slot.sequence.store(sequence + 2, Ordering::Release);
+    }
+
+    /// Says a new age of `row`, of which all else is as it was: what most ticks do to most rows. The engine's thread alone.
+    pub fn write_age(&self, row: Row, age: u64) {
+        let slot = &self.slots[row.at()];
+        // One word: a reader has the old or the new one, and both go with the rest.
+        slot.words[AGE].store(age, Ordering::Relaxed);
     }
 
     /// Where `session` is and what is said of it. Looks at every row: not for a hot path.
