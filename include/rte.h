@@ -190,7 +190,7 @@ typedef struct CUevent_st *rte_event;
 /// Flag of a model: a failed batch left no trace: it may be run again, whole or row by row.
 #define RTE_MODEL_RETRY_SAFE 8
 
-/// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done. UNAVAILABLE in this version.
+/// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done, and nobody waits for them.
 #define RTE_MODEL_SEED_ASIDE 16
 
 /// Flag of a model: output[i] is device memory; no host wait. UNAVAILABLE in this version.
@@ -475,7 +475,7 @@ typedef struct rte_model {
     rte_status (*init)(void *user, const rte_stream *streams);
     /// Seed gate: shown the pending rows. RTE_AGAIN = keep them pending. NULL = always ready.
     rte_stage_fn ready;
-    /// HOT lane: first state of the batch's rows. NULL: a row needs none.
+    /// HOT lane (ENCODE with RTE_MODEL_SEED_ASIDE): first state of the batch's rows. NULL: a row needs none.
     rte_stage_fn seed;
     /// HOT lane, one call a row, once for each successful seed: no work touches the row any more. Not OK: RTE_TICK_FAILED,
     /// freed all the same.

@@ -34,6 +34,8 @@ pub struct Manifest {
     pub no_midrun: bool,
     /// A failed batch left no trace.
     pub is_retry_safe: bool,
+    /// `seed` runs on the ENCODE lane, and nobody waits for it.
+    pub seeds_aside: bool,
     /// What sessions are steered by.
     pub keys: Keys,
     /// In the order in which those of a lane run.

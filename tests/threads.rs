@@ -16,6 +16,8 @@ const TIMEOUT: i32 = rte_status_code::RTE_TIMEOUT as i32;
 const DEADLOCK: i32 = rte_status_code::RTE_ERR_DEADLOCK as i32;
 /// The prompt of this session is encoded only when the gate is open.
 const SLOW: u64 = 7;
+/// This session is seeded only when the gate is open.
+const SLOW_SEED: u64 = 8;
 const PROMPT: u32 = 0;
 
 /// What the stages share with the test.
@@ -25,8 +27,11 @@ struct World {
     opened: Condvar,
     hot_waits: Mutex<bool>,
     hot_calls: AtomicU64,
+    seeds: AtomicU64,
+    detaches: AtomicU64,
     engine: AtomicPtr<rte_engine>,
     stop_in_callback: AtomicI32,
+    flags: u32,
     work: Duration,
 }
 
@@ -80,6 +85,23 @@ unsafe extern "C-unwind" fn encode(user: *mut c_void, batch: *mut rte_batch, _: 
     0
 }
 
+unsafe extern "C-unwind" fn seed(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    let world = World::of(user);
+    // SAFETY: the arrays of a batch.
+    if unsafe { std::slice::from_raw_parts((*batch).session, (*batch).count as usize) }.contains(&SLOW_SEED) {
+        world.pass();
+    }
+    // SAFETY: as above.
+    world.seeds.fetch_add(unsafe { (*batch).count }.into(), SeqCst);
+    0
+}
+
+unsafe extern "C-unwind" fn detach(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the batch of a call.
+    World::of(user).detaches.fetch_add(unsafe { (*batch).count }.into(), SeqCst);
+    0
+}
+
 fn engine(world: &World, encode_lanes: u32) -> Host {
     let stages = [
         stage(RTE_HOT, hot),
@@ -88,7 +110,8 @@ fn engine(world: &World, encode_lanes: u32) -> Host {
     ];
     let keys = [rte_key { flags: RTE_KEY_HEAVY, ..zeroed() }];
     let user = std::ptr::from_ref(world).cast_mut().cast();
-    let model = rte_model { user, keys: keys.as_ptr(), key_count: 1, ..model(&stages, 8, 64) };
+    let hooks = rte_model { flags: world.flags, seed: Some(seed), detach: Some(detach), ..model(&stages, 8, 64) };
+    let model = rte_model { user, keys: keys.as_ptr(), key_count: 1, ..hooks };
     let host = Host::new(&model, &rte_engine_options { lanes: RTE_LANES_THREADS, encode_lanes, ..options() });
     assert_eq!(host.info().pipeline_depth_chunks, 2, "lanes overlap, so it is pipelined");
     host
@@ -182,6 +205,48 @@ fn with_two_encode_lanes_a_second_encode_passes_by() {
     }
     assert!(!*world.is_open.lock().unwrap());
     world.open();
+}
+
+#[test]
+fn residents_do_not_wait_for_a_seed_aside() {
+    let world = World { flags: RTE_MODEL_SEED_ASIDE, ..World::default() };
+    let host = engine(&world, 1);
+    prompt(&host, RTE_ATTACH, 1, 1);
+    while !tick(&host).notices.contains(&(RTE_ATTACHED, 1)) {}
+    let mut next = std::iter::from_fn(|| Some(tick(&host))).find_map(|came| came.chunks.get(&1).copied()).unwrap().0;
+    prompt(&host, RTE_ATTACH, SLOW_SEED, 2);
+    for _ in 0..50 {
+        let came = tick(&host);
+        next += 1;
+        assert_eq!((came.chunks, came.notices), (BTreeMap::from([(1, (next, 1))]), vec![]));
+    }
+    assert_eq!(host.info().pending, 1);
+    world.open();
+    while !tick(&host).chunks.contains_key(&SLOW_SEED) {}
+    assert_eq!(world.seeds.load(SeqCst), 2);
+}
+
+#[test]
+fn who_leaves_while_it_is_seeded_aside_is_detached_once() {
+    for is_reset in [false, true] {
+        let world = World { flags: RTE_MODEL_SEED_ASIDE, ..World::default() };
+        let host = engine(&world, 1);
+        prompt(&host, RTE_ATTACH, SLOW_SEED, 2);
+        tick(&host);
+        let leave = if is_reset { RTE_RESET } else { RTE_DETACH };
+        host.push(message(leave, SLOW_SEED), &[]);
+        assert_eq!(tick(&host).notices, [(RTE_DETACHED, SLOW_SEED)]);
+        assert_eq!(world.detaches.load(SeqCst), 0, "its seed is still running");
+        world.open();
+        while world.detaches.load(SeqCst) == 0 {
+            tick(&host);
+        }
+        while is_reset && !tick(&host).chunks.contains_key(&SLOW_SEED) {}
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_stop(host.engine, u64::MAX, std::ptr::null_mut()) }, OK);
+        let lives = 1 + u64::from(is_reset);
+        assert_eq!((world.seeds.load(SeqCst), world.detaches.load(SeqCst)), (lives, lives));
+    }
 }
 
 #[test]

@@ -68,6 +68,7 @@ pub(super) unsafe fn read(table: &rte_model, stages: &[rte_stage]) -> Result<Man
         is_dense: table.flags & RTE_MODEL_DENSE != 0,
         no_midrun: table.flags & RTE_MODEL_NO_MIDRUN != 0,
         is_retry_safe: table.flags & RTE_MODEL_RETRY_SAFE != 0,
+        seeds_aside: table.flags & RTE_MODEL_SEED_ASIDE != 0,
         keys: Keys::new(keys),
         stages: stages.into(),
         hooks: Hooks {
@@ -82,11 +83,10 @@ pub(super) unsafe fn read(table: &rte_model, stages: &[rte_stage]) -> Result<Man
 fn check_flags(table: &rte_model) -> Result<(), Failure> {
     let later = [
         (RTE_MODEL_OWN_OUTPUT, "RTE_MODEL_OWN_OUTPUT"),
-        (RTE_MODEL_SEED_ASIDE, "RTE_MODEL_SEED_ASIDE"),
         (RTE_MODEL_DEVICE_OUTPUT, "RTE_MODEL_DEVICE_OUTPUT"),
         (RTE_MODEL_OUTPUT_BLOCK, "RTE_MODEL_OUTPUT_BLOCK"),
     ];
-    let known = RTE_MODEL_DENSE | RTE_MODEL_NO_MIDRUN | RTE_MODEL_RETRY_SAFE;
+    let known = RTE_MODEL_DENSE | RTE_MODEL_NO_MIDRUN | RTE_MODEL_RETRY_SAFE | RTE_MODEL_SEED_ASIDE;
     check_bits("model.flags", table.flags, later.iter().fold(known, |all, (bit, _)| all | bit))?;
     match later.iter().find(|(bit, _)| table.flags & bit != 0) {
         Some((_, name)) => Err(unavailable(&format!("model.flags: {name}"))),

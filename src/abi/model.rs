@@ -166,7 +166,7 @@ pub const RTE_MODEL_NO_MIDRUN: u32 = 2;
 pub const RTE_MODEL_OWN_OUTPUT: u32 = 4;
 /// Flag of a model: a failed batch left no trace: it may be run again, whole or row by row.
 pub const RTE_MODEL_RETRY_SAFE: u32 = 8;
-/// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done. UNAVAILABLE in this version.
+/// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done, and nobody waits for them.
 pub const RTE_MODEL_SEED_ASIDE: u32 = 16;
 /// Flag of a model: output[i] is device memory; no host wait. UNAVAILABLE in this version.
 pub const RTE_MODEL_DEVICE_OUTPUT: u32 = 32;
@@ -214,7 +214,7 @@ pub struct rte_model {
     pub init: Option<unsafe extern "C-unwind" fn(user: *mut c_void, streams: *const rte_stream) -> rte_status>,
     /// Seed gate: shown the pending rows. RTE_AGAIN = keep them pending. NULL = always ready.
     pub ready: rte_stage_fn,
-    /// HOT lane: first state of the batch's rows. NULL: a row needs none.
+    /// HOT lane (ENCODE with RTE_MODEL_SEED_ASIDE): first state of the batch's rows. NULL: a row needs none.
     pub seed: rte_stage_fn,
     /// HOT lane, one call a row, once for each successful seed: no work touches the row any more. Not OK: RTE_TICK_FAILED,
     /// freed all the same.

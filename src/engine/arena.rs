@@ -118,6 +118,10 @@ pub enum State {
     Pending {
         life: Box<Life>,
     },
+    /// Is being seeded aside: nobody waits for it.
+    Starting {
+        life: Box<Life>,
+    },
     Ready {
         life: Box<Life>,
     },
@@ -142,6 +146,7 @@ pub enum State {
 pub struct ByState {
     pub free: Rows,
     pub pending: Rows,
+    pub starting: Rows,
     pub ready: Rows,
     pub encoding: Rows,
     pub quarantined: Rows,
@@ -151,7 +156,9 @@ pub struct ByState {
 /// The last work of each lane that touched a row.
 #[derive(Clone, Copy, Default)]
 pub struct RowFences {
-    /// Seed, HOT, detach.
+    /// Of the life before: the row is free, but a seed on another lane than HOT is to wait for it.
+    pub detach: Option<Fence>,
+    /// Seed, HOT.
     pub hot: Option<Fence>,
     pub deferred: Option<Fence>,
     pub encode: Option<Fence>,
@@ -202,8 +209,15 @@ impl Arena {
         let none = || Rows::new(max);
         let mut free = none();
         (0..max).for_each(|row| free.set(Row(row), true));
-        let by =
-            ByState { free, pending: none(), ready: none(), encoding: none(), quarantined: none(), retiring: none() };
+        let by = ByState {
+            free,
+            pending: none(),
+            starting: none(),
+            ready: none(),
+            encoding: none(),
+            quarantined: none(),
+            retiring: none(),
+        };
         Arena {
             states: (0..max).map(|_| State::Free).collect(),
             by,
@@ -237,6 +251,7 @@ impl Arena {
         match state {
             State::Free => &mut self.by.free,
             State::Pending { .. } => &mut self.by.pending,
+            State::Starting { .. } => &mut self.by.starting,
             State::Ready { .. } => &mut self.by.ready,
             State::Encoding { .. } => &mut self.by.encoding,
             State::Quarantined { .. } => &mut self.by.quarantined,
@@ -244,9 +259,9 @@ impl Arena {
         }
     }
 
-    fn counts(&self) -> [u32; 6] {
-        let ByState { free, pending, ready, encoding, quarantined, retiring } = &self.by;
-        [free, pending, ready, encoding, quarantined, retiring].map(Rows::len)
+    fn counts(&self) -> [u32; 7] {
+        let ByState { free, pending, starting, ready, encoding, quarantined, retiring } = &self.by;
+        [free, pending, starting, ready, encoding, quarantined, retiring].map(Rows::len)
     }
 
     /// What `row` is.
@@ -259,6 +274,7 @@ impl Arena {
         match &self.states[row.at()] {
             State::Free | State::Retiring { next: None, .. } => None,
             State::Pending { life }
+            | State::Starting { life }
             | State::Ready { life }
             | State::Encoding { life, .. }
             | State::Quarantined { life, .. }
@@ -271,6 +287,7 @@ impl Arena {
         match &mut self.states[row.at()] {
             State::Free | State::Retiring { next: None, .. } => None,
             State::Pending { life }
+            | State::Starting { life }
             | State::Ready { life }
             | State::Encoding { life, .. }
             | State::Quarantined { life, .. }
@@ -287,6 +304,7 @@ impl Arena {
     pub fn change(&mut self, row: Row, into: impl FnOnce(Box<Life>) -> State) {
         match self.turn(row, State::Free) {
             State::Pending { life }
+            | State::Starting { life }
             | State::Ready { life }
             | State::Encoding { life, .. }
             | State::Quarantined { life, .. } => drop(self.turn(row, into(life))),
@@ -349,7 +367,10 @@ impl Arena {
                 return self.forget(row, next?);
             }
             State::Quarantined { life, fault } => (life, why.or(Some(fault.status))),
-            State::Pending { life } | State::Ready { life } | State::Encoding { life, .. } => (life, why),
+            State::Pending { life }
+            | State::Starting { life }
+            | State::Ready { life }
+            | State::Encoding { life, .. } => (life, why),
             State::Free => return None,
         };
         let Life { session, user, generation, age, .. } = *life;
@@ -363,6 +384,13 @@ impl Arena {
         self.draining.remove(row);
         self.touched.remove(row);
         Some(life)
+    }
+
+    /// The life that has left `row` was seeded after all: its seed ran aside, and was seen to have succeeded only now.
+    pub fn was_seeded(&mut self, row: Row, generation: Generation) {
+        if let State::Retiring { left, .. } = &mut self.states[row.at()] {
+            left.seeded |= left.generation == generation;
+        }
     }
 
     /// The work on a retiring row is over: free, or its claimant's.

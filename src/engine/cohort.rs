@@ -99,6 +99,8 @@ pub struct Cohort {
     pub(super) previous: Option<Box<Flight>>,
     pub(super) current: Option<Box<Flight>>,
     pub(super) seeds: Vec<Fence>,
+    /// Seeds that run on the ENCODE lane.
+    pub(super) asides: Vec<Encode>,
     pub(super) encodes: Vec<Encode>,
     pub(super) errands: Vec<Errand>,
     #[allow(clippy::vec_box, reason = "batches move as boxes between here and the lanes")]
@@ -150,6 +152,7 @@ impl Cohort {
             previous: None,
             current: None,
             seeds: Vec::with_capacity(1),
+            asides: Vec::new(),
             encodes: Vec::new(),
             errands: Vec::new(),
             spare: Vec::new(),
@@ -214,29 +217,31 @@ impl Cohort {
     pub fn tick(&mut self, due: Option<&[u64]>, until: Nanos) -> Result<Progress, Fault> {
         if self.phase == Phase::Begin {
             self.now = self.shared.clock.now();
-            self.drain(); //            1: admission.rs
+            self.drain(); // 1: admission.rs
             self.take_due(due);
-            self.resolve(); //          2: encode.rs, and below
-            self.arm(); //              3: seeding.rs
+            self.resolve(); // 2: below, and in encode.rs
+            self.arm(); // 3: seeding.rs
             self.advance(Phase::Defer)?;
         }
         if self.phase == Phase::Defer {
+            // 7: step.rs
             if !self.defer_previous(until) {
                 return self.busy();
-            } //                        7: step.rs
+            }
             self.advance(Phase::Step)?;
         }
         if self.phase == Phase::Step {
             if !self.settle_seeds(until) || !self.slot_is_home(until) {
                 return self.busy();
             }
-            self.start_encodes(); //    4, 5, 8: encode.rs
-            self.start_hot(); //        6, 9: step.rs
+            self.start_encodes(); // 5, 8: encode.rs
+            self.start_hot(); // 4, 6, 9: step.rs
             self.advance(Phase::Collect)?;
         }
+        // 10, 11: collect.rs
         if !self.collect(until) {
             return self.busy();
-        } //                            10, 11: collect.rs
+        }
         self.finish();
         self.advance(Phase::Begin)?;
         Ok(Progress::Done)
@@ -273,6 +278,7 @@ impl Cohort {
 
     /// Step 2: what has passed since the last tick.
     fn resolve(&mut self) {
+        self.resolve_asides();
         self.resolve_encodes();
         let mut from = 0;
         while let Some(row) = self.arena.by.retiring.next(from) {
@@ -301,7 +307,11 @@ impl Cohort {
         if !self.scratch.is_empty() || self.previous.is_some() || (is_pending && !self.is_gated) {
             return Outlook::Step;
         }
-        if !self.encodes.is_empty() || !self.errands.is_empty() || !self.arena.by.retiring.is_empty() {
+        if !self.asides.is_empty()
+            || !self.encodes.is_empty()
+            || !self.errands.is_empty()
+            || !self.arena.by.retiring.is_empty()
+        {
             return Outlook::Fences { wakes: self.lanes.wakes() };
         }
         if is_pending || self.herald.is_stuck() { Outlook::Gate } else { Outlook::Nothing }
@@ -381,9 +391,12 @@ impl Cohort {
     pub(super) fn try_retire(&mut self, row: Row) {
         let State::Retiring { left, .. } = self.arena.state(row) else { return };
         let left = *left;
-        if !self.has_passed(row) {
+        // Whether a life that was being seeded aside is to be detached is known when that seed is resolved.
+        let is_starting = self.asides.iter().any(|aside| Some(aside.fence) == self.arena.fences[row.at()].encode);
+        if is_starting || !self.has_passed(row) {
             return;
         }
+        let mut detached = None;
         if left.seeded && self.manifest().hooks.detach {
             let mut batch = self.spare_batch(1);
             self.members.set_only(row);
@@ -395,10 +408,12 @@ impl Cohort {
             batch.seal(&mut self.store);
             let calls = Calls::Hook(Call::Detach);
             let fence = self.lanes.submit(Work { lane: Lane::Hot, calls, batch, after: [None; 2] });
+            detached = Some(fence);
             self.errands.push(Errand { fence, home: Home::Spare, is_unseen: true });
             self.look_at_errand(self.errands.len() - 1);
         }
         self.arena.vacate(row);
+        self.arena.fences[row.at()].detach = detached;
         if self.arena.life(row).is_some_and(|life| life.session != left.session) {
             // Without memory it shares what the row has.
             let _ = self.commit_buffers(row);
@@ -472,11 +487,11 @@ impl Cohort {
         self.arena.news.clear();
         let (arena, gauges) = (&self.arena, &self.shared.gauges);
         let by = &arena.by;
-        let claimed = arena.attached() - arena.seeded() - by.pending.len();
+        let unseeded = arena.attached() - arena.seeded();
         for (gauge, value) in [
             (&gauges.attached, arena.attached()),
             (&gauges.live, self.cohort.len()),
-            (&gauges.pending, by.pending.len() + claimed),
+            (&gauges.pending, unseeded),
             (&gauges.encoding, by.encoding.len()),
             (&gauges.paused, arena.paused.len()),
             (&gauges.quarantined, by.quarantined.len()),

@@ -2,6 +2,7 @@
 
 use super::arena::State;
 use super::cohort::Cohort;
+use super::encode::Encode;
 use super::flight::{Errand, Home};
 use crate::batch::{Batch, Seat};
 use crate::conditioning::View;
@@ -93,11 +94,71 @@ impl Cohort {
     }
 
     fn submit_seed(&mut self, batch: Box<Batch>) {
+        if self.manifest().seeds_aside {
+            return self.submit_aside(batch);
+        }
         self.members.copy_from(batch.members());
         let fence =
             self.lanes.submit(Work { lane: Lane::Hot, calls: Calls::Hook(Call::Seed), batch, after: [None; 2] });
         self.members.iter().for_each(|row| self.arena.fences[row.at()].hot = Some(fence));
         self.seeds.push(fence);
+    }
+
+    /// The rows of a seed aside start: they are acted on when its fence has passed, and nobody waits for that.
+    fn submit_aside(&mut self, batch: Box<Batch>) {
+        self.members.copy_from(batch.members());
+        let detaches = self.members.iter().filter_map(|row| self.arena.fences[row.at()].detach);
+        let after = [detaches.max_by_key(|fence| fence.sequence), None];
+        let work = Work { lane: Lane::Encode, calls: Calls::Hook(Call::Seed), batch, after };
+        let fence = self.lanes.submit(work);
+        for row in self.members.iter() {
+            self.arena.fences[row.at()].encode = Some(fence);
+            self.arena.change(row, |life| State::Starting { life });
+        }
+        let returned = self.lanes.observe(fence).map(|batch| batch.result);
+        self.asides.push(Encode { fence, is_told: returned.is_some() });
+        if let Some(Err(fault)) = returned {
+            let first = self.members.first().unwrap_or_default();
+            self.batch_failed(fault, first);
+        }
+    }
+
+    /// Step 2: seeds aside whose fence has passed. Their rows join, wait for the next attempt, or are gone.
+    pub(super) fn resolve_asides(&mut self) {
+        let mut at = 0;
+        while at < self.asides.len() {
+            match self.lanes.take(self.asides[at].fence) {
+                Some(batch) => {
+                    let aside = self.asides.remove(at);
+                    if let (false, Err(fault)) = (aside.is_told, batch.result) {
+                        self.batch_failed(fault, Row(batch.first_row()));
+                    }
+                    self.aside_passed(&batch);
+                    self.bring_home(Home::Spare, batch);
+                }
+                None => at += 1,
+            }
+        }
+    }
+
+    fn aside_passed(&mut self, batch: &Batch) {
+        for (at, row) in batch.positions() {
+            let generation = batch.seat(at).generation;
+            let failed = batch.failed(at);
+            if !self.arena.lives(row, generation) || !self.arena.by.starting.has(row) {
+                // It left meanwhile. If its seed has succeeded all the same, detach is owed.
+                if batch.result.is_ok() && failed.is_none() {
+                    self.arena.was_seeded(row, generation);
+                }
+                continue;
+            }
+            self.arena.change(row, |life| State::Pending { life });
+            match (batch.result, failed) {
+                (Err(fault), _) => self.seed_failed(row, fault.status),
+                (Ok(()), Some(status)) => self.reject(row, status),
+                (Ok(()), None) => self.seeded(row),
+            }
+        }
     }
 
     /// Acts on what the seeds of this tick came to; false: they are not done.

@@ -42,6 +42,12 @@ impl Cohort {
         if !self.settle_seeds(until) {
             return false;
         }
+        while let Some(fence) = self.asides.first().map(|aside| aside.fence) {
+            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
+                return false;
+            }
+            self.resolve_asides();
+        }
         while self.previous.is_some() || self.current.is_some() {
             if !self.defer_previous(until) || !self.collect(until) {
                 return false;

@@ -20,7 +20,6 @@ static void engines(void)
     REFUSED("outputs of the model's own", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OWN_OUTPUT", k.model.flags = RTE_MODEL_OWN_OUTPUT);
     REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
     REFUSED("outputs in one block", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OUTPUT_BLOCK", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
-    REFUSED("a seed aside", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_SEED_ASIDE", k.model.flags = RTE_MODEL_SEED_ASIDE);
     REFUSED("a loop of the model's own", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve);
     REFUSED("a loop instead of stages", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve, k.model.stage_count = 0, k.model.stages = NULL);
 }
