@@ -241,11 +241,6 @@ impl Outbox {
         }
     }
 
-    /// Whether a farewell is still to be told.
-    pub fn awaits_farewell(&self, row: Row) -> bool {
-        !self.channel(row).farewell.is_empty()
-    }
-
     /// Takes a farewell back that was not told yet.
     pub fn recall(&self, row: Row) -> Option<Notice> {
         match self.channel(row).farewell.pop() {

@@ -125,11 +125,6 @@ impl Lease {
         }
     }
 
-    /// Whether it is a buffer of `pool`.
-    pub fn is_of(&self, pool: &Arc<Pool>) -> bool {
-        Arc::ptr_eq(&self.pool, pool)
-    }
-
     /// To a consumer, as one word that [`Lease::from_consumer`] takes back.
     pub fn to_consumer(self) -> usize {
         self.pool.out.fetch_add(1, Ordering::Relaxed);
