@@ -396,7 +396,8 @@ impl Cohort {
         if is_starting || !self.has_passed(row) {
             return;
         }
-        let mut detached = None;
+        // A life that was never seeded owes no detach: the one before it may still be under way.
+        let mut detached = self.arena.fences[row.at()].detach;
         if left.seeded && self.manifest().hooks.detach {
             let mut batch = self.spare_batch(1);
             self.members.set_only(row);

@@ -1,0 +1,86 @@
+//! A run: what sessions do, tick by tick, all drawn from one seed.
+
+use rte::message::Kind;
+
+use super::dependency::Lie;
+use super::host::{Given, Host};
+use super::model::{NOTE, PROMPT, STEER, STEER_BYTES};
+use super::options::Options;
+use super::random::Random;
+use super::world::{Deed, Tally, Violation};
+
+/// What a run came to.
+pub struct Outcome {
+    pub tally: Tally,
+    pub violations: Vec<Violation>,
+}
+
+/// Runs `options` on lanes that tell `lie`.
+pub fn run(options: &Options, lie: Option<Lie>) -> Outcome {
+    let mut host = Host::new(options, lie);
+    let mut random = Random::new(options.seed, 4);
+    let sessions = u64::from(options.rows) + 1;
+    for _ in 0..options.ticks {
+        for _ in 0..random.below(4) {
+            let session = random.below(sessions);
+            let kind = kind(&mut random);
+            host.push(kind, session, &values(&mut random, kind, options));
+        }
+        poison(&mut random, &host, sessions);
+        let due: Vec<u64> = (0..sessions).filter(|_| !random.once_in(4)).collect();
+        let due = random.once_in(4).then_some(due.as_slice());
+        host.tick(due, random.of(&[0, u64::MAX]));
+        host.pop(random.of(&[0, 2, u64::MAX]), random.below(4) as usize);
+    }
+    let world = host.world.clone();
+    host.stop(random.of(&[0, u64::MAX]));
+    let mut world = world.lock().unwrap();
+    Outcome { tally: std::mem::take(&mut world.tally), violations: std::mem::take(&mut world.violations) }
+}
+
+fn kind(random: &mut Random) -> Kind {
+    match random.below(30) {
+        0..6 => Kind::Attach,
+        6..8 => Kind::Detach { drain: false },
+        8 => Kind::Detach { drain: true },
+        9..12 => Kind::Reset,
+        12 => Kind::Pause,
+        13..16 => Kind::Resume,
+        _ => Kind::Action { partial: random.once_in(2) },
+    }
+}
+
+/// Few different contents, so that some changes are none; some of them lent, some empty.
+fn values(random: &mut Random, kind: Kind, options: &Options) -> Vec<Given> {
+    let mut values = Vec::new();
+    if matches!(kind, Kind::Detach { .. } | Kind::Pause | Kind::Resume) {
+        return values;
+    }
+    let keys = if options.has_encode { &[STEER, NOTE, PROMPT][..] } else { &[STEER, NOTE] };
+    for key in keys.iter().copied() {
+        if random.once_in(2) {
+            continue;
+        }
+        let size = match key {
+            _ if random.once_in(12) => 0,
+            STEER => STEER_BYTES,
+            _ => random.of(&[24, 100]),
+        };
+        let bytes = vec![random.below(5) as u8; size];
+        values.push(Given { key, bytes, is_lent: random.once_in(2) });
+    }
+    values
+}
+
+/// A session begins to make its batches fail, until it is found, or this one is done with.
+fn poison(random: &mut Random, host: &Host, sessions: u64) {
+    let poison = &mut host.world.lock().unwrap().poison;
+    match (&poison, random.below(16)) {
+        (None, 0) => {
+            let deed = random.of(&[Deed::Hot, Deed::Deferred, Deed::Encode, Deed::Seed]);
+            *poison = Some((deed, random.below(sessions)));
+        }
+        (Some(_), 0..3) => *poison = None,
+        _ => {}
+    }
+}
