@@ -1,7 +1,7 @@
 //! An engine as its host holds it: who may drive it, and how it ends.
 //!
-//! The cohort is behind a lock that nobody ever waits for: the driving thread takes it, any other is told that it may
-//! not. `shared` is for everybody.
+//! The cohort is behind a lock: the driving thread takes it, and any other that would drive is told that it may not,
+//! instead of waiting. `shared` is for everybody.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -169,6 +169,9 @@ impl Engine {
     fn open_result(&self) -> Result<(), Failure> {
         match self.opened.load(Ordering::SeqCst) {
             0 | 1 => Ok(()),
+            status if status == Status::STATE.0 && self.death().is_none() => {
+                Err(Failure::new(Status::STATE, "the engine was stopped"))
+            }
             status => {
                 Err(Failure::new(Status(status), format!("model.init or the lanes' streams failed: status {status}")))
             }
@@ -179,6 +182,11 @@ impl Engine {
     fn run_through(&self) {
         let mut guard = self.driver.lock();
         let driver = &mut *guard;
+        if driver.has_ended {
+            // A stop on another thread was faster: nothing is opened any more.
+            self.opened.store(Status::STATE.0, Ordering::SeqCst);
+            return self.over.notify();
+        }
         let body = AssertUnwindSafe(|| {
             self.open(driver)?;
             drive(&self.shared, &mut driver.cohort, self.settings.rate)
