@@ -218,21 +218,22 @@ impl Cohort {
             self.tell(row, event, tag);
             self.shared.outbox.purge(row);
         }
-        self.departures += 1;
         let was_retiring = self.arena.by.retiring.has(row);
-        let why = match notice {
-            Some((Event::Detached(why), _)) => why,
-            _ => None,
-        };
+        self.end_life(row, None);
+        // A row that was only claimed goes on as it did: it is free when retiring rows are looked at.
+        if !was_retiring {
+            self.try_retire(row);
+        }
+    }
+
+    /// Takes the life out of `row`, which retires; it has been told, or will be. `why`: what `detach` is told.
+    pub(super) fn end_life(&mut self, row: Row, why: Option<Status>) {
+        self.departures += 1;
         if let Some(life) = self.arena.evict(row, why) {
             self.shared.outbox.refund(life.credits);
             self.arena.bury(life, &mut self.store);
         }
         self.arena.paused.remove(row);
-        // A row that was only claimed goes on as it did: it is free when retiring rows are looked at.
-        if !was_retiring {
-            self.try_retire(row);
-        }
     }
 
     // ---- ACTION, PAUSE, RESUME

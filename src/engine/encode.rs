@@ -1,10 +1,10 @@
 //! Steps 2, 5 and 8 of a tick: heavy values that changed go through ENCODE, alone; nobody else waits for them.
 
-use super::arena::{Life, State};
+use super::arena::{Life, RowFences, State};
 use super::cohort::Cohort;
 use super::flight::Home;
 use crate::batch::{Batch, Seat};
-use crate::conditioning::{Keys, View, same};
+use crate::conditioning::{Keys, Shown, View, same};
 use crate::lane::{Calls, Fence, Work};
 use crate::rows::Rows;
 use crate::word::{Fault, KeySet, Lane, Row};
@@ -13,6 +13,7 @@ use crate::word::{Fault, KeySet, Lane, Row};
 const MAX_SAT_OUT: u32 = 2;
 
 /// A batch on the ENCODE lane.
+#[derive(Clone, Copy)]
 pub struct Encode {
     pub fence: Fence,
     /// That it failed as a whole was told, or is known not to be so.
@@ -31,19 +32,35 @@ impl Cohort {
     /// Encodes whose fence has passed: wanted becomes applied, here and nowhere else.
     pub(super) fn resolve_encodes(&mut self) {
         let mut at = 0;
-        while at < self.encodes.len() {
-            match self.lanes.take(self.encodes[at].fence) {
+        while let Some(encode) = self.encodes.get(at).copied() {
+            match self.take_encode(encode) {
                 Some(batch) => {
-                    let encode = self.encodes.remove(at);
-                    if let (false, Err(fault)) = (encode.is_told, batch.result) {
-                        self.batch_failed(fault, Row(batch.first_row()));
-                    }
+                    self.encodes.remove(at);
                     self.encode_passed(encode.fence, &batch);
                     self.bring_home(Home::Spare, batch);
                 }
                 None => at += 1,
             }
         }
+    }
+
+    /// Work of `self.members` was submitted to the ENCODE lane. That it failed as a whole is told now, if it can be seen.
+    pub(super) fn note_encode(&mut self, fence: Fence) -> Encode {
+        let returned = self.lanes.observe(fence).map(|batch| batch.result);
+        if let Some(Err(fault)) = returned {
+            let first = self.members.first().unwrap_or_default();
+            self.batch_failed(fault, first);
+        }
+        Encode { fence, is_told: returned.is_some() }
+    }
+
+    /// Its batch, if its fence has passed. That it failed as a whole is told now, if it was not yet.
+    pub(super) fn take_encode(&mut self, encode: Encode) -> Option<Box<Batch>> {
+        let batch = self.lanes.take(encode.fence)?;
+        if let (false, Err(fault)) = (encode.is_told, batch.result) {
+            self.batch_failed(fault, Row(batch.first_row()));
+        }
+        Some(batch)
     }
 
     fn encode_passed(&mut self, fence: Fence, batch: &Batch) {
@@ -70,7 +87,7 @@ impl Cohort {
         let Some(life) = self.arena.life_mut(row) else { return };
         for key in self.model.manifest().keys.heavy().iter() {
             let value = match batch.shown(at, key) {
-                crate::conditioning::Shown::Block(block) => Some(block.clone()),
+                Shown::Block(block) => Some(block.clone()),
                 _ => None,
             };
             life.held.put(key, value, &mut self.store);
@@ -182,18 +199,14 @@ impl Cohort {
         let (members, fences) = (&mut self.members, &mut self.arena.fences);
         members.copy_from(batch.members());
         // Lanes are FIFO: the newest fence of a lane stands for all its older ones.
-        let newest = |of: fn(&super::arena::RowFences) -> Option<Fence>| {
+        let newest = |of: fn(&RowFences) -> Option<Fence>| {
             members.iter().filter_map(|row| of(&fences[row.at()])).max_by_key(|fence| fence.sequence)
         };
         let after = [newest(|fences| fences.hot), newest(|fences| fences.deferred)];
         let fence = self.lanes.submit(Work { lane: Lane::Encode, calls: Calls::Stages, batch, after });
         members.iter().for_each(|row| fences[row.at()].encode = Some(fence));
-        let returned = self.lanes.observe(fence).map(|batch| batch.result);
-        self.encodes.push(Encode { fence, is_told: returned.is_some() });
-        if let Some(Err(fault)) = returned {
-            let first = self.members.first().unwrap_or_default();
-            self.batch_failed(fault, first);
-        }
+        let encode = self.note_encode(fence);
+        self.encodes.push(encode);
     }
 }
 

@@ -8,7 +8,7 @@ use super::cohort::Cohort;
 use crate::lane::{Fence, Lanes};
 use crate::output::Event;
 use crate::telemetry::Level;
-use crate::word::{Fault, Lane, Row, Status};
+use crate::word::{Fault, Lane, Nanos, Row, Status};
 
 /// Whole-batch failures in a row after which a lane isolates.
 const ISOLATE_AFTER: u32 = 2;
@@ -43,7 +43,7 @@ impl Health {
 
 impl Cohort {
     /// Whether all `fences` may be observed, waiting for them until `until`.
-    pub(super) fn await_calls(&mut self, fences: &[Fence], until: u64) -> bool {
+    pub(super) fn await_calls(&mut self, fences: &[Fence], until: Nanos) -> bool {
         fences.iter().all(|fence| self.lanes.observe(*fence).is_some() || self.lanes.block(*fence, until))
     }
 

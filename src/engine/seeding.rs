@@ -2,16 +2,15 @@
 
 use super::arena::State;
 use super::cohort::Cohort;
-use super::encode::Encode;
 use super::flight::{Errand, Home};
 use crate::batch::{Batch, Seat};
 use crate::conditioning::View;
-use crate::lane::{Calls, Work};
+use crate::lane::{Calls, Fence, Work};
 use crate::model::{Call, RawStream};
 use crate::output::Event;
 use crate::rows::Rows;
 use crate::time::real_now;
-use crate::word::{Fault, KeySet, Lane, Row, Status};
+use crate::word::{Fault, KeySet, Lane, Nanos, Row, Status};
 
 impl Cohort {
     /// Shows the pending rows to `ready`, then submits their seeds: new rows in one call, those that failed before each
@@ -115,24 +114,17 @@ impl Cohort {
             self.arena.fences[row.at()].encode = Some(fence);
             self.arena.change(row, |life| State::Starting { life });
         }
-        let returned = self.lanes.observe(fence).map(|batch| batch.result);
-        self.asides.push(Encode { fence, is_told: returned.is_some() });
-        if let Some(Err(fault)) = returned {
-            let first = self.members.first().unwrap_or_default();
-            self.batch_failed(fault, first);
-        }
+        let aside = self.note_encode(fence);
+        self.asides.push(aside);
     }
 
     /// Step 2: seeds aside whose fence has passed. Their rows join, wait for the next attempt, or are gone.
     pub(super) fn resolve_asides(&mut self) {
         let mut at = 0;
-        while at < self.asides.len() {
-            match self.lanes.take(self.asides[at].fence) {
+        while let Some(aside) = self.asides.get(at).copied() {
+            match self.take_encode(aside) {
                 Some(batch) => {
-                    let aside = self.asides.remove(at);
-                    if let (false, Err(fault)) = (aside.is_told, batch.result) {
-                        self.batch_failed(fault, Row(batch.first_row()));
-                    }
+                    self.asides.remove(at);
                     self.aside_passed(&batch);
                     self.bring_home(Home::Spare, batch);
                 }
@@ -162,7 +154,7 @@ impl Cohort {
     }
 
     /// Acts on what the seeds of this tick came to; false: they are not done.
-    pub(super) fn settle_seeds(&mut self, until: u64) -> bool {
+    pub(super) fn settle_seeds(&mut self, until: Nanos) -> bool {
         let mut seeds = std::mem::take(&mut self.seeds);
         let done = self.await_calls(&seeds, until);
         if done {
@@ -175,7 +167,7 @@ impl Cohort {
         done
     }
 
-    fn settle_seed(&mut self, fence: crate::lane::Fence) {
+    fn settle_seed(&mut self, fence: Fence) {
         let Some(batch) = self.lanes.observe(fence) else { return };
         let whole = batch.result.err();
         let mut outcome = std::mem::take(&mut self.bad);

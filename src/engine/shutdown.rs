@@ -12,7 +12,7 @@ impl Cohort {
             return self.busy();
         }
         self.check()?;
-        while let Some(row) = (0..self.manifest().max_sessions).map(Row).find(|row| self.arena.life(*row).is_some()) {
+        for row in (0..self.manifest().max_sessions).map(Row) {
             self.dismiss(row);
         }
         while let Some(row) = self.arena.by.retiring.first() {
@@ -62,7 +62,7 @@ impl Cohort {
         true
     }
 
-    /// One life ends: DETACHED after its last chunk if it was seeded, else REJECTED.
+    /// The life in `row`, if there is one, ends: DETACHED after its last chunk if it was seeded, else REJECTED.
     fn dismiss(&mut self, row: Row) {
         let is_seeded = self.arena.is_seeded(row);
         let Some(Life { farewell_sent, begin_tag, .. }) = self.arena.life(row) else { return };
@@ -75,12 +75,7 @@ impl Cohort {
             self.arena.life_mut(row).into_iter().for_each(|life| life.credits -= 1);
             self.shared.outbox.farewell(row, notice);
         }
-        self.departures += 1;
-        if let Some(life) = self.arena.evict(row, Some(Status::CLOSED)) {
-            self.shared.outbox.refund(life.credits);
-            self.arena.bury(life, &mut self.store);
-        }
-        self.arena.paused.remove(row);
+        self.end_life(row, Some(Status::CLOSED));
     }
 
     fn row_passes(&mut self, row: Row, until: Nanos) -> bool {

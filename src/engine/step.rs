@@ -8,11 +8,11 @@ use crate::batch::{Batch, Seat};
 use crate::conditioning::{Keys, Seen};
 use crate::lane::{Calls, Fence, Work};
 use crate::rows::Rows;
-use crate::word::{Generation, Lane, Row};
+use crate::word::{Generation, Lane, Nanos, Row};
 
 impl Cohort {
     /// Step 7, pipelined: what HOT said of the previous batch is acted on, then its DEFERRED is submitted.
-    pub(super) fn defer_previous(&mut self, until: u64) -> bool {
+    pub(super) fn defer_previous(&mut self, until: Nanos) -> bool {
         let Some(mut flight) = self.previous.take() else { return true };
         let settled = self.settle_hot(&mut flight, until);
         if settled && flight.lost {
@@ -27,7 +27,7 @@ impl Cohort {
     }
 
     /// Whether the next slot's batch and buffers are at home. Those of a lost flight may not be: its work may still run.
-    pub(super) fn slot_is_home(&mut self, until: u64) -> bool {
+    pub(super) fn slot_is_home(&mut self, until: Nanos) -> bool {
         let slot = self.next_slot;
         let is_of_slot = |errand: &Errand| errand.home == Home::Hot(slot) || errand.home == Home::Single(slot);
         while let Some(at) = self.errands.iter().position(is_of_slot) {
@@ -156,7 +156,7 @@ impl Cohort {
     }
 
     /// Acts on what HOT said, once that may be seen: ages, accumulators, quarantine. False: not yet.
-    pub(super) fn settle_hot(&mut self, flight: &mut Flight, until: u64) -> bool {
+    pub(super) fn settle_hot(&mut self, flight: &mut Flight, until: Nanos) -> bool {
         if flight.hot_settled {
             return true;
         }

@@ -110,14 +110,11 @@ impl ThreadLanes {
 
 impl Lanes for ThreadLanes {
     fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
-        for queue in 0..self.crew.posts.len() {
+        let encodes = (0..self.crew.posts.len() - 2).map(|number| (Queue::encode(number), format!("encode {number}")));
+        let others = [(Lane::Hot, "hot"), (Lane::Deferred, "deferred")];
+        let others = others.map(|(lane, name)| (Queue::of(lane), name.to_string()));
+        for (queue, suffix) in others.into_iter().chain(encodes) {
             let crew = self.crew.clone();
-            let suffix = match queue {
-                0 => "hot".to_string(),
-                1 => "deferred".to_string(),
-                2 => "encode".to_string(),
-                more => format!("encode {}", more - 1),
-            };
             let thread = std::thread::Builder::new().name(format!("{} {suffix}", self.name));
             let spawned = thread.spawn(move || {
                 prepare_thread();
@@ -197,8 +194,8 @@ impl Drop for ThreadLanes {
 
 impl Crew {
     /// A worker's life.
-    fn work(&self, queue: usize) {
-        let post = &self.posts[queue];
+    fn work(&self, queue: Queue) {
+        let post = &self.posts[queue.at()];
         loop {
             post.work.sleep(None, || !post.jobs.is_empty() || self.closing.load(Ordering::SeqCst));
             match post.jobs.pop() {
@@ -210,8 +207,8 @@ impl Crew {
         }
     }
 
-    fn run(&self, queue: usize, mut job: Job) {
-        let post = &self.posts[queue];
+    fn run(&self, queue: Queue, mut job: Job) {
+        let post = &self.posts[queue.at()];
         for fence in job.after.into_iter().flatten() {
             let other = &self.posts[fence.queue.at()];
             let is_done =
@@ -219,8 +216,6 @@ impl Crew {
             other.passed.sleep(None, is_done);
         }
         if !self.closing.load(Ordering::SeqCst) {
-            let queue =
-                if queue < 2 { Queue::of([Lane::Hot, Lane::Deferred][queue]) } else { Queue::encode(queue - 2) };
             let Job { lane, calls, batch, .. } = &mut job;
             let body = AssertUnwindSafe(|| self.target.run(queue, *lane, *calls, batch, RawStream::default()));
             if catch_unwind(body).is_err() {
