@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use support::{C_WARNINGS, CPP_WARNINGS, Language, WARNINGS, link_options, root, run, scratch};
+use support::{C_WARNINGS, CPP_WARNINGS, Language, WARNINGS, has_tool, link_options, root, run, scratch};
 
 const C: &[&str] = &["c99", "c11", "c17", "c2x"];
 const CPP: &[&str] = &["c++11", "c++14", "c++17", "c++20"];
@@ -96,7 +96,7 @@ fn as_cpp() {
 #[test]
 fn as_clang_sees_it() {
     for (command, language) in [("clang", Language::C), ("clang++", Language::Cpp)] {
-        if Command::new(command).arg("--version").output().is_ok() {
+        if has_tool(command) {
             matrix(command, language, command);
         }
     }
