@@ -136,6 +136,9 @@ typedef struct CUevent_st *rte_event;
 /// A stage number: `rte_model.init`.
 #define RTE_STAGE_INIT 4294967291
 
+/// A stage number: `rte_engine_options.on_output`.
+#define RTE_STAGE_ON_OUTPUT 4294967290
+
 /// A stage number: none. In info: no stage is stalled.
 #define RTE_STAGE_NONE 4294967280
 
@@ -250,7 +253,9 @@ typedef struct CUevent_st *rte_event;
 /// A slow consumer loses the newest chunk of that session.
 #define RTE_DROP_NEWEST 1
 
-/// Nothing is lost: the session sits out until its consumer has taken one. UNAVAILABLE in this version.
+/// Nothing is lost: a session whose ring has no room for its next chunk sits out until its consumer has taken one. It is
+/// never more than outbox_depth chunks ahead of its consumer. (A consumer that keeps more than held_max outputs: until it
+/// has released one.)
 #define RTE_HOLD 2
 
 /// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
@@ -638,7 +643,10 @@ typedef struct rte_engine_options {
     rte_log_fn log;
     /// Given to `log`.
     void *log_user;
-    /// Instead of the outbox. UNAVAILABLE in this version.
+    /// NULL: outputs are popped. Else it is given each output, in the order of pops, on the thread that drives the engine,
+    /// in the tick in which it came to be; rte_outbox_pop and wait return RTE_ERR_STATE. The record is the callback's until
+    /// it returns: release it (a copy of it, if you keep the data longer). The tick waits for it: be short. It may call what
+    /// a callback may call.
     void (*on_output)(void *user, struct rte_output *output);
     /// Given to `on_output`.
     void *on_output_user;
@@ -942,20 +950,23 @@ RTE_API rte_status rte_inbox_push(struct rte_engine *engine, const struct rte_me
 /// The chunk's bytes are yours to read until you give the output to `rte_output_release`; a session of which you hold
 /// options.held_max outputs may lose its next chunks.
 ///
-/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. On all but RTE_OK
-/// nothing was written.
+/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. RTE_ERR_STATE: the
+/// engine has options.on_output. On all but RTE_OK nothing was written.
 /// Threads: any, any number of them. Callbacks: may be called in any.
 RTE_API rte_status rte_outbox_pop(struct rte_engine *engine, struct rte_output *out);
 
 /// Waits until there is something to pop, at most `timeout_ns` nanoseconds; UINT64_MAX: as long as it takes.
 ///
 /// RTE_OK: look (another thread may be faster). RTE_TIMEOUT. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty.
-/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine.
+/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine. RTE_ERR_STATE: the engine has options.on_output.
 /// Threads: any, any number of them. Callbacks: with timeout 0.
 RTE_API rte_status rte_outbox_wait(struct rte_engine *engine, uint64_t timeout_ns);
 
-/// A file descriptor to poll for output; -1 where there is none: in this version always, and for a NULL engine.
+/// A file descriptor to poll (epoll, libuv) for output. Readable from the first output after a pop returned RTE_AGAIN (or
+/// after this call) until a pop returns it again, and after the last output: poll, then pop until RTE_AGAIN. The engine
+/// makes a system call only for a consumer that waits. Ours: do not read, write or close it; closed by rte_engine_free.
 ///
+/// -1: NULL, the engine has options.on_output, there are no descriptors left, or the system has none (other than Linux). RTE_ERR_FORKED in a forked child.
 /// Threads: any. Callbacks: may be called in any.
 RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
 

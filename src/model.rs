@@ -78,6 +78,7 @@ impl Manifest {
             hook::READY => "ready",
             hook::FINALIZE => "finalize",
             hook::INIT => "init",
+            hook::ON_OUTPUT => "on_output",
             _ => self.stages.get(stage as usize).map_or("none", |stage| &stage.name),
         }
     }

@@ -97,3 +97,13 @@ pub enum Output {
     /// A notice.
     Notice(Notice),
 }
+
+impl Output {
+    /// The row that made it or that it is about.
+    pub fn row(&self) -> Row {
+        match self {
+            Output::Chunk(chunk, _) => chunk.stamp.row,
+            Output::Notice(notice) => notice.row,
+        }
+    }
+}

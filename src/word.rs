@@ -199,5 +199,6 @@ pub mod hook {
     pub const READY: u32 = 0xffff_fffd;
     pub const FINALIZE: u32 = 0xffff_fffc;
     pub const INIT: u32 = 0xffff_fffb;
+    pub const ON_OUTPUT: u32 = 0xffff_fffa;
     pub const NONE: u32 = 0xffff_fff0;
 }

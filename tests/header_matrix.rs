@@ -19,7 +19,7 @@ uint64_t NAME(const rte_output *output, rte_message *message);
 
 uint64_t NAME(const rte_output *output, rte_message *message)
 {
-    const uint32_t hooks[] = {RTE_STAGE_SEED, RTE_STAGE_DETACH, RTE_STAGE_READY, RTE_STAGE_FINALIZE, RTE_STAGE_INIT, RTE_STAGE_NONE};
+    const uint32_t hooks[] = {RTE_STAGE_SEED, RTE_STAGE_DETACH, RTE_STAGE_READY, RTE_STAGE_FINALIZE, RTE_STAGE_INIT, RTE_STAGE_ON_OUTPUT, RTE_STAGE_NONE};
     const rte_status statuses[] = {RTE_OK, RTE_AGAIN, RTE_ERR_ARGUMENT, RTE_ERR_HOST - 7};
     const uint64_t bits = RTE_KEY_BIT(0) | RTE_KEY_BIT(RTE_MAX_KEYS - 1);
     message->kind = RTE_ACTION;

@@ -11,6 +11,7 @@ use super::options::{
     self, Options, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS, RTE_PIPELINE_OFF, RTE_PIPELINE_ON,
     RTE_PREFAULT, rte_engine_options,
 };
+use super::outbox::on_output_of;
 use super::status::{rte_error, rte_status};
 use crate::engine::{Cohort, Engine, Failure, Plan, Settings, Shared};
 use crate::lane::{Bell, InlineLanes, Lanes, StreamLanes, Target, ThreadLanes};
@@ -92,6 +93,7 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
         kicked: kicked.clone(),
         death: AtomicI32::new(0),
         log: log_of(options.table.log, options.table.log_user, options.table.log_level),
+        on_output: on_output_of(&options.table),
         clock,
     });
     let settings = Settings {

@@ -22,6 +22,8 @@ pub const RTE_STAGE_READY: u32 = 0xffff_fffd;
 pub const RTE_STAGE_FINALIZE: u32 = 0xffff_fffc;
 /// A stage number: `rte_model.init`.
 pub const RTE_STAGE_INIT: u32 = 0xffff_fffb;
+/// A stage number: `rte_engine_options.on_output`.
+pub const RTE_STAGE_ON_OUTPUT: u32 = 0xffff_fffa;
 /// A stage number: none. In info: no stage is stalled.
 pub const RTE_STAGE_NONE: u32 = 0xffff_fff0;
 

@@ -35,7 +35,9 @@ pub const RTE_PIPELINE_OFF: u32 = 2;
 pub const RTE_DROP_OLDEST: u32 = 0;
 /// A slow consumer loses the newest chunk of that session.
 pub const RTE_DROP_NEWEST: u32 = 1;
-/// Nothing is lost: the session sits out until its consumer has taken one. UNAVAILABLE in this version.
+/// Nothing is lost: a session whose ring has no room for its next chunk sits out until its consumer has taken one. It is
+/// never more than outbox_depth chunks ahead of its consumer. (A consumer that keeps more than held_max outputs: until it
+/// has released one.)
 pub const RTE_HOLD: u32 = 2;
 
 /// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
@@ -156,7 +158,10 @@ pub struct rte_engine_options {
     pub log: rte_log_fn,
     /// Given to `log`.
     pub log_user: *mut c_void,
-    /// Instead of the outbox. UNAVAILABLE in this version.
+    /// NULL: outputs are popped. Else it is given each output, in the order of pops, on the thread that drives the engine,
+    /// in the tick in which it came to be; rte_outbox_pop and wait return RTE_ERR_STATE. The record is the callback's until
+    /// it returns: release it (a copy of it, if you keep the data longer). The tick waits for it: be short. It may call what
+    /// a callback may call.
     pub on_output: Option<unsafe extern "C-unwind" fn(user: *mut c_void, output: *mut rte_output)>,
     /// Given to `on_output`.
     pub on_output_user: *mut c_void,
@@ -223,7 +228,11 @@ pub(super) unsafe fn read(options: *const rte_engine_options) -> Result<Options,
     let messages = number("inbox_capacity", table.inbox_capacity.into(), 1024, 65_536)?.max(8).next_power_of_two();
     Ok(Options {
         table,
-        policy: if table.outbox_policy == RTE_DROP_NEWEST { Policy::DropNewest } else { Policy::DropOldest },
+        policy: match table.outbox_policy {
+            RTE_DROP_NEWEST => Policy::DropNewest,
+            RTE_HOLD => Policy::Hold,
+            _ => Policy::DropOldest,
+        },
         limits: Limits {
             messages: messages as usize,
             message_bytes: number("message_bytes", table.message_bytes.into(), 64 << 10, 64 << 20)? as usize,
@@ -267,11 +276,9 @@ fn check_choices(table: &rte_engine_options) -> Result<(), Failure> {
 
 fn check_later(table: &rte_engine_options) -> Result<(), Failure> {
     later(table.lanes == RTE_LANES_CUDA, "lanes: RTE_LANES_CUDA")?;
-    later(table.outbox_policy == RTE_HOLD, "outbox_policy: RTE_HOLD")?;
     later(table.overrun == RTE_CATCH_UP, "overrun: RTE_CATCH_UP")?;
     let has_one = table.encode_lanes > 1 && table.lanes != RTE_LANES_THREADS;
     later(has_one, &format!("encode_lanes: {} without RTE_LANES_THREADS", table.encode_lanes))?;
-    later(table.on_output.is_some(), "on_output")?;
     later(table.cpu_mask != 0, &format!("cpu_mask: {:#x}", table.cpu_mask))?;
     later(table.priority != 0, &format!("priority: {}", table.priority))?;
     later(!table.trace_path.is_null(), "trace_path")?;

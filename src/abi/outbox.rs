@@ -5,8 +5,10 @@ use std::ffi::c_void;
 use super::engine::rte_engine;
 use super::guard::with_engine;
 use super::message::rte_stream;
+use super::options::rte_engine_options;
 use super::output::*;
 use super::status::rte_status;
+use crate::engine::OnOutput;
 use crate::model::RawStream;
 use crate::output::{Chunk, Event, Notice, Output, Stamp};
 use crate::queue::{Lease, Popped};
@@ -17,8 +19,8 @@ use crate::word::{Status, hook};
 /// The chunk's bytes are yours to read until you give the output to `rte_output_release`; a session of which you hold
 /// options.held_max outputs may lose its next chunks.
 ///
-/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. On all but RTE_OK
-/// nothing was written.
+/// RTE_AGAIN: empty. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty. RTE_ERR_ARGUMENT: NULL. RTE_ERR_STATE: the
+/// engine has options.on_output. On all but RTE_OK nothing was written.
 /// Threads: any, any number of them. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_output) -> rte_status {
@@ -26,9 +28,11 @@ pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_o
         if out.is_null() {
             return Status::ARGUMENT.0;
         }
+        if engine.shared.on_output.is_some() {
+            return Status::STATE.0;
+        }
         let output = match engine.shared.outbox.pop() {
-            Popped::Output(Output::Chunk(chunk, missing)) => chunk_record(chunk, missing),
-            Popped::Output(Output::Notice(notice)) => notice_record(&notice),
+            Popped::Output(output) => record(output),
             Popped::Empty => return Status::AGAIN.0,
             Popped::Ended(status) => return status.0,
         };
@@ -41,13 +45,16 @@ pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_o
 /// Waits until there is something to pop, at most `timeout_ns` nanoseconds; UINT64_MAX: as long as it takes.
 ///
 /// RTE_OK: look (another thread may be faster). RTE_TIMEOUT. RTE_CLOSED: stopped and empty. RTE_ERR_DEAD: died and empty.
-/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine.
+/// RTE_ERR_DEADLOCK: with a timeout, in a callback of this engine. RTE_ERR_STATE: the engine has options.on_output.
 /// Threads: any, any number of them. Callbacks: with timeout 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_outbox_wait(engine: *mut rte_engine, timeout_ns: u64) -> rte_status {
     with_engine(engine, |engine| {
         if timeout_ns > 0 && engine.is_inside() {
             return Status::DEADLOCK.0;
+        }
+        if engine.shared.on_output.is_some() {
+            return Status::STATE.0;
         }
         let deadline = (timeout_ns != u64::MAX).then(|| real_now().saturating_add(timeout_ns));
         match engine.shared.outbox.wait(deadline) {
@@ -58,12 +65,20 @@ pub unsafe extern "C" fn rte_outbox_wait(engine: *mut rte_engine, timeout_ns: u6
     })
 }
 
-/// A file descriptor to poll for output; -1 where there is none: in this version always, and for a NULL engine.
+/// A file descriptor to poll (epoll, libuv) for output. Readable from the first output after a pop returned RTE_AGAIN (or
+/// after this call) until a pop returns it again, and after the last output: poll, then pop until RTE_AGAIN. The engine
+/// makes a system call only for a consumer that waits. Ours: do not read, write or close it; closed by rte_engine_free.
 ///
+/// -1: NULL, the engine has options.on_output, there are no descriptors left, or the system has none (other than Linux). RTE_ERR_FORKED in a forked child.
 /// Threads: any. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_outbox_fd(engine: *mut rte_engine) -> libc::intptr_t {
-    with_engine(engine, |_| -1) as libc::intptr_t
+    let status = with_engine(engine, |engine| {
+        let descriptor = if engine.shared.on_output.is_none() { engine.shared.outbox.descriptor() } else { None };
+        descriptor.unwrap_or(-1)
+    });
+    // A NULL engine's status is -1, too.
+    status as libc::intptr_t
 }
 
 /// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
@@ -90,6 +105,33 @@ pub unsafe extern "C" fn rte_output_release(output: *mut rte_output, after: rte_
         }
         0
     });
+}
+
+/// A host's function as what takes the engine's outputs.
+pub(super) fn on_output_of(table: &rte_engine_options) -> Option<OnOutput> {
+    struct User(*mut c_void);
+    // SAFETY: given back to the host as it came, on the thread that drives the engine.
+    unsafe impl Send for User {}
+    // SAFETY: as above.
+    unsafe impl Sync for User {}
+    impl User {
+        fn pointer(&self) -> *mut c_void {
+            self.0
+        }
+    }
+    let (function, user) = (table.on_output?, User(table.on_output_user));
+    Some(Box::new(move |output| {
+        let mut record = record(output);
+        // SAFETY: a callback of the host; the record lives until it returns.
+        unsafe { function(user.pointer(), &mut record) };
+    }))
+}
+
+fn record(output: Output) -> rte_output {
+    match output {
+        Output::Chunk(chunk, missing) => chunk_record(chunk, missing),
+        Output::Notice(notice) => notice_record(&notice),
+    }
 }
 
 fn blank(kind: u32) -> rte_output {

@@ -192,6 +192,8 @@ pub struct Arena {
     pub paused: Rows,
     /// Leaving after their last chunk.
     pub draining: Rows,
+    /// HOLD: sat out in the last tick, for want of room.
+    pub held: Rows,
     /// Whose wanted heavy values may differ from the applied ones.
     pub touched: Rows,
     /// Of which something is to be said anew at the end of the tick.
@@ -223,6 +225,7 @@ impl Arena {
             by,
             paused: none(),
             draining: none(),
+            held: none(),
             touched: none(),
             news: none(),
             fences: vec![RowFences::default(); max as usize].into(),
@@ -382,6 +385,7 @@ impl Arena {
     fn forget(&mut self, row: Row, life: Box<Life>) -> Option<Box<Life>> {
         self.sessions.remove(&life.session);
         self.draining.remove(row);
+        self.held.remove(row);
         self.touched.remove(row);
         Some(life)
     }

@@ -58,8 +58,11 @@ pub enum Outlook {
         /// See above.
         wakes: bool,
     },
-    /// Only the model's `ready` is waited for, or a consumer that stands in the way of a notice.
+    /// Only the model's `ready` is waited for, or a consumer that tells nobody: it stands in the way of a notice, or holds
+    /// all buffers of a session that waits for one.
     Gate,
+    /// Only consumers are waited for, and they tell.
+    Held,
     /// Nothing until somebody asks for something.
     Nothing,
 }
@@ -294,6 +297,7 @@ impl Cohort {
         self.tick += 1;
         self.publish();
         self.shared.outbox.wake_consumers();
+        self.shared.hand_over();
         let counters = &self.shared.counters;
         counters.tick.record(self.shared.clock.now().saturating_sub(self.now));
         counters.ticks.store(self.tick, Relaxed);
@@ -303,6 +307,7 @@ impl Cohort {
     pub fn outlook(&mut self) -> Outlook {
         self.scratch.difference(&self.arena.by.ready, &self.arena.paused);
         self.scratch.subtract(&self.arena.draining);
+        self.scratch.subtract(&self.arena.held);
         let is_pending = !self.arena.by.pending.is_empty();
         if !self.scratch.is_empty() || self.previous.is_some() || (is_pending && !self.is_gated) {
             return Outlook::Step;
@@ -312,9 +317,15 @@ impl Cohort {
             || !self.errands.is_empty()
             || !self.arena.by.retiring.is_empty()
         {
-            return Outlook::Fences { wakes: self.lanes.wakes() };
+            return Outlook::Fences { wakes: self.lanes.wakes() && !self.awaits_release() };
         }
-        if is_pending || self.herald.is_stuck() { Outlook::Gate } else { Outlook::Nothing }
+        if is_pending || self.herald.is_stuck() || self.awaits_release() {
+            Outlook::Gate
+        } else if self.arena.held.is_empty() {
+            Outlook::Nothing
+        } else {
+            Outlook::Held
+        }
     }
 
     /// Makes the lanes' streams and calls the model's `init`. On the engine's thread, before the first tick.
@@ -497,6 +508,7 @@ impl Cohort {
             (&gauges.paused, arena.paused.len()),
             (&gauges.quarantined, by.quarantined.len()),
             (&gauges.retiring, by.retiring.len()),
+            (&gauges.held, arena.held.len()),
         ] {
             gauge.store(value, Relaxed);
         }
@@ -505,6 +517,7 @@ impl Cohort {
     fn entry(&self, row: Row) -> Option<Entry> {
         let life = self.arena.life(row)?;
         let (state, status) = match self.arena.state(row) {
+            State::Ready { .. } if self.arena.held.has(row) => (Said::Held, None),
             State::Ready { .. } => (Said::Ready, None),
             State::Encoding { .. } => (Said::Encoding, None),
             State::Quarantined { fault, .. } => (Said::Quarantined, Some(fault.status)),

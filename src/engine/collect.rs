@@ -79,6 +79,7 @@ impl Cohort {
         }
         let slot = flight.slot;
         self.slots[slot].flight = Some(flight);
+        self.shared.hand_over();
     }
 
     /// Acts on what DEFERRED said. True: the whole batch is lost.

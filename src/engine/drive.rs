@@ -65,7 +65,7 @@ fn rest(shared: &Shared, outlook: Outlook) {
         Outlook::Step => {}
         Outlook::Fences { wakes: false } => park(shared, Some(POLL)),
         Outlook::Gate => park(shared, Some(GATE_POLL)),
-        Outlook::Fences { wakes: true } | Outlook::Nothing => park(shared, None),
+        Outlook::Fences { wakes: true } | Outlook::Held | Outlook::Nothing => park(shared, None),
     }
 }
 

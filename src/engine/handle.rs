@@ -219,6 +219,8 @@ impl Engine {
         if self.death().is_some() {
             driver.cohort.halt();
         }
+        // The last outputs; a panic there can end no more than this.
+        let _ = self.shared.watch.driving(|| catch_unwind(AssertUnwindSafe(|| self.shared.hand_over())));
         driver.has_ended = true;
         self.has_ended.store(true, Ordering::SeqCst);
         self.over.notify();

@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
-use crate::queue::{Inbox, Outbox};
+use crate::output::Output;
+use crate::queue::{Inbox, Outbox, Popped};
 use crate::telemetry::{Board, Counters, Gauges, Log, Watch};
-use crate::time::{Clock, Wake};
+use crate::time::{Clock, Wake, real_now};
+use crate::word::hook;
+
+/// What is given each output, on the engine's thread.
+pub type OnOutput = Box<dyn Fn(Output) + Send + Sync>;
 
 /// Any thread may touch any of it; each part says who writes.
 pub struct Shared {
@@ -33,6 +38,20 @@ pub struct Shared {
     pub death: AtomicI32,
     /// Where its lines go.
     pub log: Log,
+    /// The host takes outputs on the engine's thread, instead of popping them.
+    pub on_output: Option<OnOutput>,
     /// Its time.
     pub clock: Arc<dyn Clock>,
+}
+
+impl Shared {
+    /// Gives the host what is in the outbox, if it takes outputs on this, the driving thread: the only consumer then, so
+    /// it gets the stream that a pop would.
+    pub fn hand_over(&self) {
+        let Some(on_output) = &self.on_output else { return };
+        while let Popped::Output(output) = self.outbox.pop() {
+            let row = output.row().0;
+            self.watch.during(None, hook::ON_OUTPUT, row, real_now(), || on_output(output));
+        }
+    }
 }

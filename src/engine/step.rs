@@ -75,7 +75,7 @@ impl Cohort {
         if flight.lost { self.abandon(flight) } else { self.current = Some(flight) }
     }
 
-    /// Steps 4 and 6. Rows that are live but encode sit out, and are counted as such.
+    /// Steps 4 and 6. Rows that are live but encode, or are held, sit out, and are counted as such.
     fn choose_cohort(&mut self) {
         let (arena, cohort) = (&mut self.arena, &mut self.cohort);
         cohort.difference(&arena.by.ready, &arena.paused);
@@ -84,6 +84,7 @@ impl Cohort {
             self.scratch.intersection(cohort, due);
             cohort.copy_from(&self.scratch);
         }
+        self.hold_back();
         let mut from = 0;
         while let Some(row) = self.arena.by.encoding.next(from) {
             from = row.0 + 1;

@@ -15,9 +15,15 @@
 //!
 //! **Order.** A notice that was queued before a chunk is popped before it: a consumer that has taken a token looks for
 //! notices once more, and gives the token back if there is one.
+//!
+//! **HOLD.** A row steps only if its ring has room for the chunk ([`Outbox::has_room`]). One that has none is marked, and
+//! the pop that finds the mark stirs the engine.
+//!
+//! **Descriptor.** It is armed by a pop that found nothing, which then looks again; who makes something then looks
+//! whether it is armed. Both are separated by a SeqCst fence, so at least one of them sees the other.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
@@ -25,7 +31,7 @@ use super::ready::Ready;
 use super::ring::{Ring, Take};
 use super::{Lease, Pool};
 use crate::output::{Chunk, Notice, Output, Stamp};
-use crate::time::Wake;
+use crate::time::{Beacon, Wake};
 use crate::word::{Generation, Nanos, Row, Status};
 
 /// Notices that the message which begins a life pays for.
@@ -40,6 +46,8 @@ pub enum Policy {
     DropOldest,
     /// The newest.
     DropNewest,
+    /// Nothing: the session sits out until its consumer has taken one.
+    Hold,
 }
 
 /// How large an outbox is.
@@ -61,6 +69,8 @@ struct Channel {
     farewell: Ring<Notice>,
     /// The farewell was told: the engine may retire the row.
     gone: AtomicBool,
+    /// HOLD: the engine found no room; the next pop tells it.
+    held_back: AtomicBool,
     /// Of the chunk popped last: touched by the holder of the token alone, handed on with it.
     last: [AtomicU64; 3],
     dropped: AtomicU64,
@@ -97,6 +107,8 @@ pub struct Outbox {
     /// 0 while the engine runs. Stored after its last output.
     end: AtomicI32,
     consumers: Wake,
+    /// For consumers that poll; made when the first of them asks for it.
+    beacon: OnceLock<Option<Beacon>>,
     /// Wakes a parked engine; `stirred` tells it why.
     engine: Arc<Wake>,
     stirred: AtomicBool,
@@ -114,6 +126,7 @@ impl Outbox {
             token: AtomicBool::new(false),
             farewell: Ring::new(2),
             gone: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
             last: Default::default(),
             dropped: AtomicU64::new(0),
             held: Arc::default(),
@@ -127,6 +140,7 @@ impl Outbox {
             death: Ring::new(2),
             end: AtomicI32::new(0),
             consumers: Wake::default(),
+            beacon: OnceLock::new(),
             engine,
             stirred: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
@@ -181,14 +195,15 @@ impl Outbox {
     /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued.
     pub fn push(&self, stamp: Stamp, size: usize, making: &mut Lease, pool: &Arc<Pool>) -> bool {
         let channel = self.channel(stamp.row);
-        if channel.chunks.len() >= self.depth && !(self.policy == Policy::DropOldest && self.evict(channel)) {
+        let makes_room = self.policy == Policy::DropOldest;
+        if channel.chunks.len() >= self.depth && !(makes_room && self.evict(channel)) {
             self.lose(channel);
             return false;
         }
         let spare = loop {
             match pool.take() {
                 Some(spare) => break spare,
-                None if self.policy == Policy::DropOldest && self.evict(channel) => {}
+                None if makes_room && self.evict(channel) => {}
                 None => {
                     self.lose(channel);
                     return false;
@@ -206,6 +221,25 @@ impl Outbox {
             self.ready.set(stamp.row);
         }
         true
+    }
+
+    /// HOLD: whether the ring of `row` has room for one more chunk behind `in_flight` others. Where it has not, the pop
+    /// that makes room stirs the engine.
+    pub fn has_room(&self, row: Row, in_flight: usize) -> bool {
+        let channel = self.channel(row);
+        let fits = || channel.chunks.len() + in_flight < self.depth && channel.chunks.has_room(in_flight + 1);
+        if fits() {
+            return true;
+        }
+        channel.held_back.store(true, Ordering::Relaxed);
+        // Pairs with the one in `pop_chunk`: either we see the room or the consumer sees the mark.
+        fence(Ordering::SeqCst);
+        fits()
+    }
+
+    /// Whether a full ring makes its session sit out.
+    pub fn holds(&self) -> bool {
+        self.policy == Policy::Hold
     }
 
     fn evict(&self, channel: &Channel) -> bool {
@@ -265,7 +299,7 @@ impl Outbox {
                 // Release: who sees it gone sees its chunks popped.
                 channel.gone.store(true, Ordering::Release);
                 self.stir();
-                self.consumers.notify();
+                self.wake_consumers();
             }
             // The engine's next drain tries again. There is room: what was popped left it.
             Err(notice) => {
@@ -289,9 +323,25 @@ impl Outbox {
         self.stirred.load(Ordering::SeqCst)
     }
 
-    /// Wakes consumers that wait. Called once after all pushes of a tick.
+    /// Wakes consumers that wait or poll. Called once after all pushes of a tick.
     pub fn wake_consumers(&self) {
+        // `notify` begins with a SeqCst fence: what was pushed comes before the look at who is armed.
         self.consumers.notify();
+        if let Some(Some(beacon)) = self.beacon.get() {
+            beacon.light();
+        }
+    }
+
+    /// A descriptor that can be polled for output: readable from the first output after a pop that found nothing, until
+    /// a pop finds nothing again. `None`: this system has none.
+    pub fn descriptor(&self) -> Option<i32> {
+        let beacon = self.beacon.get_or_init(Beacon::new).as_ref()?;
+        // Who made something before it could see the beacon is seen here.
+        fence(Ordering::SeqCst);
+        if self.has_something() {
+            beacon.light();
+        }
+        Some(beacon.descriptor())
     }
 
     /// After the last output: pops say `status` when all is taken. With `death`: that is the last output.
@@ -301,13 +351,23 @@ impl Outbox {
         }
         // Release: whoever sees the end sees all outputs before it.
         self.end.store(status.0, Ordering::SeqCst);
-        self.consumers.notify();
+        self.wake_consumers();
     }
 
     // ---- the consumers' side
 
     /// The next output. Any thread, never blocks.
     pub fn pop(&self) -> Popped {
+        match (self.look(), self.beacon.get()) {
+            (Popped::Empty, Some(Some(beacon))) => {
+                beacon.arm();
+                self.look()
+            }
+            (popped, _) => popped,
+        }
+    }
+
+    fn look(&self) -> Popped {
         // Read first: if nothing is found after it, nothing will ever be.
         let end = self.end.load(Ordering::SeqCst);
         loop {
@@ -362,6 +422,13 @@ impl Outbox {
             _ => None,
         };
         self.pass_on(channel, row);
+        if self.policy == Policy::Hold {
+            // Pairs with the one in `has_room`.
+            fence(Ordering::SeqCst);
+            if channel.held_back.load(Ordering::Relaxed) && channel.held_back.swap(false, Ordering::Relaxed) {
+                self.stir();
+            }
+        }
         if channel.chunks.is_empty() && !channel.farewell.is_empty() {
             self.part(channel);
         }
@@ -377,7 +444,7 @@ impl Outbox {
             }
         }
         self.ready.set(row);
-        self.consumers.notify();
+        self.wake_consumers();
     }
 
     fn pop_end(&self, status: Status) -> Popped {
@@ -395,16 +462,21 @@ impl Outbox {
         let mut found = None;
         self.consumers.sleep(deadline, || {
             let end = self.end.load(Ordering::SeqCst);
-            let something = !self.notices.is_empty() || !self.ready.is_empty();
             found = match end {
-                _ if something => Some(Popped::Empty),
+                _ if self.has_something() => Some(Popped::Empty),
                 0 => None,
-                _ if !self.death.is_empty() || self.is_busy() => Some(Popped::Empty),
                 end => Some(Popped::Ended(Status(end))),
             };
             found.is_some()
         });
         found
+    }
+
+    /// Whether a pop would find something, or nothing ever again.
+    fn has_something(&self) -> bool {
+        !self.notices.is_empty()
+            || !self.ready.is_empty()
+            || (self.end.load(Ordering::SeqCst) != 0 && (!self.death.is_empty() || self.is_busy()))
     }
 
     /// Whether another consumer is just at what is left.

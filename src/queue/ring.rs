@@ -125,6 +125,12 @@ impl<T> Ring<T> {
         self.tail.load(Ordering::SeqCst).wrapping_sub(head)
     }
 
+    /// Whether the next `count` pushes find room, if there is one producer: the calling thread.
+    pub fn has_room(&self, count: usize) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed);
+        (0..count).map(|ahead| tail.wrapping_add(ahead)).all(|at| self.cell(at).stamp.load(Ordering::Acquire) == at)
+    }
+
     /// Whether there is none. A moment's truth.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -14,6 +14,7 @@ pub enum State {
     Ready = 2,
     Encoding = 3,
     Quarantined = 4,
+    Held = 5,
 }
 
 /// What is said of one session.
@@ -111,6 +112,7 @@ impl Entry {
             2 => State::Ready,
             3 => State::Encoding,
             4 => State::Quarantined,
+            5 => State::Held,
             _ => return None,
         };
         let status = (bits >> 32) as u32 as i32;

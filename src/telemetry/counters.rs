@@ -42,4 +42,5 @@ pub struct Gauges {
     pub paused: AtomicU32,
     pub quarantined: AtomicU32,
     pub retiring: AtomicU32,
+    pub held: AtomicU32,
 }

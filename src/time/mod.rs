@@ -1,10 +1,12 @@
 //! Time: whose clock it is, how to sleep and be woken, and when the next tick is due.
 
+mod beacon;
 mod clock;
 mod pace;
 mod thread;
 mod wake;
 
+pub use beacon::Beacon;
 pub use clock::{Clock, RealClock, real_now};
 pub use pace::{Next, Pace, Rate};
 pub use thread::{ThreadMark, prepare_thread};

@@ -185,6 +185,7 @@ fn shared(options: &Options) -> Shared {
         kicked: Arc::default(),
         death: AtomicI32::new(0),
         log: Log::default(),
+        on_output: None,
         clock: Arc::new(RealClock { spin: 0 }),
     }
 }

@@ -234,6 +234,18 @@ impl Watch {
     /// Builds the program and runs it under watch, in folders below `folder`. `None`: there is no valgrind here.
     #[track_caller]
     pub fn build_and_run(self, source: &Path, standard: &str, folder: &Path) -> Option<Finished> {
+        self.build_and_run_with(source, standard, folder, &[])
+    }
+
+    /// As `build_and_run`, of a program that takes arguments.
+    #[track_caller]
+    pub fn build_and_run_with(
+        self,
+        source: &Path,
+        standard: &str,
+        folder: &Path,
+        arguments: &[&str],
+    ) -> Option<Finished> {
         let (name, options): (_, &[&str]) = match self {
             Watch::Plain => ("plain", &["-O1"]),
             Watch::Sanitizers => ("sanitizers", &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]),
@@ -243,7 +255,7 @@ impl Watch {
         let folder = folder.join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let program = Build { source, standard, options, folder: &folder }.link();
-        let command = match self {
+        let mut command = match self {
             Watch::Valgrind => {
                 let mut command = Command::new("valgrind");
                 command.args(["--quiet", "--error-exitcode=99", "--leak-check=full", "--show-leak-kinds=all"]);
@@ -259,6 +271,7 @@ impl Watch {
             }
             Watch::Plain => Command::new(program),
         };
+        command.args(arguments);
         Some(run(command, &folder))
     }
 }

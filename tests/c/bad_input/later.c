@@ -3,18 +3,15 @@
 
 static rte_status serve(void *user, rte_engine *engine) { (void)user; (void)engine; return RTE_OK; }
 static rte_status make_child(void *user, rte_model *child) { (void)user; (void)child; return RTE_OK; }
-static void       on_output(void *user, rte_output *output) { (void)user; (void)output; }
 static void       release(void *user) { ++*(int *)user; }
 
 static void engines(void)
 {
     REFUSED("CUDA lanes", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_CUDA", k.options.lanes = RTE_LANES_CUDA);
     REFUSED("two encode lanes", RTE_ERR_UNAVAILABLE, "options.encode_lanes: 2", k.options.encode_lanes = 2);
-    REFUSED("an outbox that loses nothing", RTE_ERR_UNAVAILABLE, "options.outbox_policy: RTE_HOLD", k.options.outbox_policy = RTE_HOLD);
     REFUSED("catching up", RTE_ERR_UNAVAILABLE, "options.overrun: RTE_CATCH_UP", k.options.overrun = RTE_CATCH_UP);
     REFUSED("a set of CPUs", RTE_ERR_UNAVAILABLE, "options.cpu_mask: 0x3", k.options.cpu_mask = 3);
     REFUSED("a priority", RTE_ERR_UNAVAILABLE, "options.priority: 7", k.options.priority = 7);
-    REFUSED("a call for each output", RTE_ERR_UNAVAILABLE, "options.on_output", k.options.on_output = on_output);
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
     REFUSED("a record", RTE_ERR_UNAVAILABLE, "options.record_path", k.options.record_path = "record");
     REFUSED("outputs of the model's own", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OWN_OUTPUT", k.model.flags = RTE_MODEL_OWN_OUTPUT);
@@ -42,7 +39,6 @@ static void calls(rte_engine *engine)
     EQUAL("a replay", rte_engine_replay(engine, "record", &error), RTE_ERR_UNAVAILABLE);
     CHECK("a replay says why", error.status == RTE_ERR_UNAVAILABLE && strncmp(error.message, "rte_engine_replay", 17) == 0);
     EQUAL("a replay without an rte_error", rte_engine_replay(engine, "record", NULL), RTE_ERR_UNAVAILABLE);
-    EQUAL("a descriptor of the outbox", rte_outbox_fd(engine), -1);
 }
 
 static void messages(rte_engine *engine)
