@@ -332,6 +332,25 @@ fn a_frame_loop_that_never_waits_goes_on_with_the_same_tick() {
 }
 
 #[test]
+fn what_hot_came_to_in_the_next_tick_is_said_of_who_does_not_step_in_it() {
+    let world = World { hot_waits: Mutex::new(true), ..World::default() };
+    let host = engine(&world, 1);
+    let age = || {
+        let mut info = rte_session_info { struct_size: size_of::<rte_session_info>() as u32, ..zeroed() };
+        // SAFETY: the engine lives; a valid place.
+        assert_eq!(unsafe { rte_session_get_info(host.engine, 1, &mut info) }, OK);
+        info.age
+    };
+    prompt(&host, RTE_ATTACH, 1, 1);
+    tick(&host);
+    assert_eq!(age(), 0, "HOT stands still");
+    world.open();
+    // SAFETY: the engine lives and is ticked by one thread; nobody is due.
+    assert_eq!(unsafe { rte_engine_step(host.engine, std::ptr::null(), 0, u64::MAX) }, OK);
+    assert_eq!(age(), 1);
+}
+
+#[test]
 fn a_callback_on_a_lane_is_inside_the_engine() {
     let world = World::default();
     let host = engine(&world, 1);

@@ -112,6 +112,8 @@ pub struct Cohort {
     nothing: Table,
     pub(super) due: Option<Rows>,
     pub(super) cohort: Rows,
+    /// Rows whose age has changed since it was said. On threads that is of the tick before, whoever runs HOT in this one.
+    pub(super) aged: Rows,
     pub(super) scratch: Rows,
     /// The rows of a batch that is being handed to a lane.
     pub(super) members: Rows,
@@ -162,6 +164,7 @@ impl Cohort {
             nothing: empty_table(keys),
             due: None,
             cohort: rows(),
+            aged: rows(),
             scratch: rows(),
             members: rows(),
             bad: Vec::with_capacity(max as usize),
@@ -487,10 +490,11 @@ impl Cohort {
 
     pub(super) fn publish(&mut self) {
         self.herald.flush();
-        for row in self.cohort.iter().filter(|row| !self.arena.news.has(*row)) {
+        for row in self.aged.iter().filter(|row| !self.arena.news.has(*row)) {
             let age = self.arena.life(row).map_or(0, |life| life.age);
             self.shared.board.write_age(row, age);
         }
+        self.aged.clear();
         let mut from = 0;
         while let Some(row) = self.arena.news.next(from) {
             from = row.0 + 1;

@@ -180,6 +180,7 @@ impl Cohort {
                 for row in flight.rows.iter() {
                     if let Some(life) = living(self.arena.life_mut(row), flight.marks[row.at()].generation) {
                         life.age += 1;
+                        self.aged.add(row);
                     }
                 }
             }
@@ -199,6 +200,7 @@ impl Cohort {
                 life.unseen_since = life.unseen_since.or(mark.pushed);
             } else {
                 life.age += 1;
+                self.aged.add(row);
             }
         }
     }
