@@ -170,12 +170,13 @@ impl Cohort {
     /// waits for a life that finds the row free.
     pub(super) fn commit_buffers(&mut self, row: Row) -> Result<(), Status> {
         let place = &mut self.pools[row.at()];
-        let is_used_up = |pool: &Arc<Pool>| pool.held() > 0 && !self.arena.by.retiring.has(row);
+        let making = &mut self.making[row.at()][..if self.plan.pipelined { 2 } else { 1 }];
+        let is_used_up = |pool: &Pool| pool.at_home() + making.len() < pool.count() && !self.arena.by.retiring.has(row);
         if place.as_ref().is_none_or(is_used_up) {
             let (held, device) = (self.shared.outbox.held_counter(row), self.device.clone());
             let pool = Pool::new(self.plan.quota, self.model.manifest().chunk_bytes, held, device);
             let pool = pool.ok_or(Status::MEMORY)?;
-            for making in &mut self.making[row.at()][..if self.plan.pipelined { 2 } else { 1 }] {
+            for making in making {
                 *making = Some(pool.take().ok_or(Status::MEMORY)?);
             }
             *place = Some(pool);

@@ -92,7 +92,7 @@ pub struct Cohort {
     pub(super) health: Health,
     /// By lane (HOT, DEFERRED) and row.
     pub(super) seen: [Box<[Seen]>; 2],
-    pub(super) pools: Box<[Option<Arc<Pool>>]>,
+    pub(super) pools: Box<[Option<Pool>]>,
     /// By row and slot: the buffer that the slot's batch fills. It is not touched between the boarding of a row and the
     /// landing of its batch, except by the outbox's exchange when that batch is delivered.
     pub(super) making: Box<[[Option<Lease>; 2]]>,
@@ -150,7 +150,7 @@ impl Cohort {
             herald: Herald::new(shared.outbox.clone()),
             health: Health::default(),
             seen: [seen(), seen()],
-            pools: vec![None; max as usize].into(),
+            pools: (0..max).map(|_| None).collect(),
             making: (0..max).map(|_| [None, None]).collect(),
             slots: [Slot::new(0, max), Slot::new(1, max)],
             next_slot: 0,

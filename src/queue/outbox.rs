@@ -193,7 +193,7 @@ impl Outbox {
 
     /// Delivers what is in `making`, for a free buffer of `pool` that takes its place there. Lost by policy, or where the
     /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued.
-    pub fn push(&self, stamp: Stamp, size: usize, making: &mut Lease, pool: &Arc<Pool>) -> bool {
+    pub fn push(&self, stamp: Stamp, size: usize, making: &mut Lease, pool: &Pool) -> bool {
         let channel = self.channel(stamp.row);
         let makes_room = self.policy == Policy::DropOldest;
         if channel.chunks.len() >= self.depth && !(makes_room && self.evict(channel)) {
@@ -544,7 +544,7 @@ mod tests {
 
     struct Bench {
         outbox: Outbox,
-        pools: Vec<Arc<Pool>>,
+        pools: Vec<Pool>,
         making: Vec<Lease>,
     }
 

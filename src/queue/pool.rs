@@ -1,31 +1,57 @@
 //! The output buffers of one row: a quota that is committed once, used again and again, and outlives the engine.
 //!
-//! A buffer is either in the pool (its `free` bit is set) or owned by exactly one [`Lease`]: in a batch, in the outbox,
-//! or in a consumer's hands. Takers are one thread (the engine's); givers are any. The memory goes when the engine and
-//! the last lease have let go of it.
+//! A buffer is either at home (its bit in `home` is set) or owned by exactly one [`Lease`]: in a batch, in the outbox,
+//! or in a consumer's hands. Takers are one thread (the engine's, which has the [`Pool`]); givers are any.
+//!
+//! **When the memory goes.** The bits are the count of references: while the engine has its `Pool` nobody frees the
+//! memory, so neither taking a buffer nor giving it back counts anything else. The drop of the `Pool` sets `GONE` in
+//! each word of bits. Nothing is taken after that, so bits are only set, and a word becomes whole (all its buffers at
+//! home, and `GONE`) in exactly one operation, of a giver or of that drop. Who makes a word whole counts it off `open`;
+//! who counts off the last frees the memory. Nobody else touches the pool after its own operation on a word.
+//!
+//! All these operations are read-modify-writes with Acquire and Release, so the last one sees what everybody did with
+//! their buffers before. (Acquire on each of them and not a fence in the last: the thread sanitizer knows no fences.)
 
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::memory::{LINE, Memory};
 use crate::model::RawStream;
 
-/// See the module's comment.
+/// In a word of `home`: the engine has let go of the pool.
+const GONE: u64 = 1 << 63;
+/// Buffers that have their bits in one word.
+const WORD: usize = 63;
+
+/// The engine's right to take buffers: see the module's comment. One thread at a time has it.
 pub struct Pool {
+    body: NonNull<Body>,
+    /// `take` is for one thread at a time: a pool may be sent to another, not shared.
+    _taker: PhantomData<std::cell::Cell<()>>,
+}
+
+/// What the engine and the leases reach.
+struct Body {
     /// Keeps the bytes at `base` alive; they are reached by address only. Written once, so all pages are there.
     _memory: Memory,
     base: usize,
     bytes: usize,
     stride: usize,
-    /// One bit a buffer; set = in the pool.
-    free: Box<[AtomicU64]>,
+    /// One bit a buffer, set = at home; and `GONE`.
+    home: Box<[AtomicU64]>,
+    /// Words of `home` that are not whole yet.
+    open: AtomicUsize,
     /// For each buffer its own number: where a lease's raw form points to.
     seats: Box<[Seat]>,
-    /// How many are in consumers' hands, of this pool and of all pools of the row.
-    out: AtomicU32,
+    /// How many are in consumers' hands, of all pools of the row.
     out_of_row: Arc<AtomicU32>,
     device: Option<Arc<dyn ReleaseFence>>,
 }
+
+// SAFETY: nothing in the body belongs to a thread.
+unsafe impl Send for Pool {}
 
 /// Waits for a stream on which a consumer uses an output that it gives back.
 pub trait ReleaseFence: Send + Sync {
@@ -36,8 +62,8 @@ pub trait ReleaseFence: Send + Sync {
 /// Where the raw form of a lease points to.
 struct Seat {
     index: u32,
-    /// `Arc::as_ptr` of the pool it is part of; set once, before anybody can take a lease.
-    pool: AtomicUsize,
+    /// The address of the body it is part of.
+    body: usize,
 }
 
 impl Pool {
@@ -47,132 +73,219 @@ impl Pool {
         bytes: usize,
         out_of_row: Arc<AtomicU32>,
         device: Option<Arc<dyn ReleaseFence>>,
-    ) -> Option<Arc<Pool>> {
+    ) -> Option<Pool> {
         let stride = bytes.max(1).checked_next_multiple_of(LINE)?;
         let mut memory = Memory::new(stride.checked_mul(count)?)?;
         let base = memory.bytes_mut().as_mut_ptr().expose_provenance();
-        let free: Box<[AtomicU64]> = (0..count.div_ceil(64))
-            .map(|word| AtomicU64::new(if count - word * 64 >= 64 { !0 } else { (1 << (count % 64)) - 1 }))
-            .collect();
-        let seats = (0..count as u32).map(|index| Seat { index, pool: AtomicUsize::new(0) }).collect();
-        let out = AtomicU32::new(0);
-        let pool = Arc::new(Pool { _memory: memory, base, bytes, stride, free, seats, out, out_of_row, device });
-        let address = Arc::as_ptr(&pool).expose_provenance();
-        pool.seats.iter().for_each(|seat| seat.pool.store(address, Ordering::Relaxed));
-        Some(pool)
+        let home: Box<[_]> = (0..count.div_ceil(WORD)).map(|at| AtomicU64::new(buffers_of(at, count))).collect();
+        let (open, seats) = (AtomicUsize::new(home.len()), Box::default());
+        let body = Box::new(Body { _memory: memory, base, bytes, stride, home, open, seats, out_of_row, device });
+        let body = NonNull::from(Box::leak(body));
+        let address = body.as_ptr().expose_provenance();
+        // SAFETY: it is ours alone until the first lease is taken.
+        unsafe { (*body.as_ptr()).seats = (0..count as u32).map(|index| Seat { index, body: address }).collect() };
+        Some(Pool { body, _taker: PhantomData })
     }
 
-    /// Takes a free buffer. The engine's thread alone.
-    pub fn take(self: &Arc<Pool>) -> Option<Lease> {
-        for (at, word) in self.free.iter().enumerate() {
+    fn body(&self) -> &Body {
+        // SAFETY: it lives at least as long as the pool.
+        unsafe { self.body.as_ref() }
+    }
+
+    /// Takes a free buffer.
+    pub fn take(&self) -> Option<Lease> {
+        for (at, word) in self.body().home.iter().enumerate() {
             let bits = word.load(Ordering::Relaxed);
             if bits != 0 {
                 let bit = bits.trailing_zeros();
                 // Acquire: the giver's last use of the buffer is over. Only we clear bits, so this one is still set.
                 word.fetch_and(!(1 << bit), Ordering::Acquire);
-                return Some(Lease { pool: self.clone(), index: (at * 64) as u32 + bit });
+                return Some(Lease { body: self.body, index: (at * WORD) as u32 + bit });
             }
         }
         None
     }
 
-    /// How many buffers consumers hold.
-    pub fn held(&self) -> u32 {
-        self.out.load(Ordering::Relaxed)
-    }
-
     /// How many buffers it has.
     pub fn count(&self) -> usize {
-        self.seats.len()
+        self.body().seats.len()
     }
 
-    /// How many are in the pool.
+    /// How many are at home.
     pub fn at_home(&self) -> usize {
-        self.free.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.body().home.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let words = self.body().home.len();
+        for at in 0..words {
+            // SAFETY: a word without `GONE` is not whole, so the body is there until the last of them got it.
+            unsafe { Body::put(self.body, at, GONE) };
+        }
+    }
+}
+
+/// Of `count` buffers those of word `at`.
+fn buffers_of(at: usize, count: usize) -> u64 {
+    (1 << (count - at * WORD).min(WORD)) - 1
+}
+
+impl Body {
+    /// Sets `bits` in word `at`. Frees the body if that makes the last word whole.
+    ///
+    /// # Safety
+    /// The caller owns what the bits stand for; it touches the body no more, unless it has other bits to put.
+    unsafe fn put(body: NonNull<Body>, at: usize, bits: u64) {
+        // SAFETY: what the caller owns keeps the body until the operation on the word.
+        let this = unsafe { body.as_ref() };
+        let whole = buffers_of(at, this.seats.len()) | GONE;
+        // Release: our uses of the buffer come before those of its next taker, or of who frees it. Acquire: and all
+        // others' before ours, if we are the one.
+        let word = this.home[at].fetch_or(bits, Ordering::AcqRel) | bits;
+        // A word that we made whole keeps the body until it is counted off.
+        if word == whole && this.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: from `Box::leak`; all words are whole, so nobody has a lease or the pool, and this happens once.
+            drop(unsafe { Box::from_raw(body.as_ptr()) });
+        }
     }
 }
 
 /// The right to one buffer. Dropping it gives the buffer back, on any thread.
 pub struct Lease {
-    pool: Arc<Pool>,
+    body: NonNull<Body>,
     index: u32,
 }
 
+// SAFETY: the body belongs to no thread, and the buffer is the lease's alone.
+unsafe impl Send for Lease {}
+// SAFETY: a shared lease only lets the buffer be read.
+unsafe impl Sync for Lease {}
+
 impl Lease {
+    fn body(&self) -> &Body {
+        // SAFETY: the buffer's bit is not set, so its word is not whole and the body lives.
+        unsafe { self.body.as_ref() }
+    }
+
     /// Where the buffer begins.
     pub fn address(&self) -> usize {
-        self.pool.base + self.index as usize * self.pool.stride
+        self.body().base + self.index as usize * self.body().stride
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the buffer lies inside the pool's memory, and a lease is the only way to it.
-        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address()), self.pool.bytes) }
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address()), self.body().bytes) }
     }
 
     /// Its bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `&mut self` excludes other uses of this lease.
         unsafe {
-            std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.address()), self.pool.bytes)
+            std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.address()), self.body().bytes)
         }
     }
 
     /// Waits for the stream of its last use; a pool without a device knows no streams.
     pub fn await_stream(&self, stream: RawStream) {
-        if let Some(device) = &self.pool.device {
+        if let Some(device) = &self.body().device {
             device.await_stream(stream);
         }
     }
 
     /// To a consumer, as one word that [`Lease::from_consumer`] takes back.
     pub fn to_consumer(self) -> usize {
-        self.pool.out.fetch_add(1, Ordering::Relaxed);
-        self.pool.out_of_row.fetch_add(1, Ordering::Relaxed);
+        self.body().out_of_row.fetch_add(1, Ordering::Relaxed);
         let lease = std::mem::ManuallyDrop::new(self);
-        let seat: *const Seat = &lease.pool.seats[lease.index as usize];
-        // The pool's count that the lease had is now the word's.
+        // The buffer is now the word's.
+        let seat: *const Seat = &lease.body().seats[lease.index as usize];
         seat.expose_provenance()
     }
 
     /// # Safety
     /// `word` came from [`Lease::to_consumer`], and this is the first time that it is taken back.
     pub unsafe fn from_consumer(word: usize) -> Lease {
-        // SAFETY: the pool, and so its seats, live: the word owns one of its counts.
+        // SAFETY: the body, and so its seats, live: the word owns one of its buffers.
         let seat = unsafe { &*std::ptr::with_exposed_provenance::<Seat>(word) };
-        let (index, pool) = (seat.index, seat.pool.load(Ordering::Relaxed));
-        // SAFETY: the address is `Arc::as_ptr` of that pool, and the word's count becomes the lease's.
-        let pool = unsafe { Arc::from_raw(std::ptr::with_exposed_provenance::<Pool>(pool)) };
-        pool.out.fetch_sub(1, Ordering::Relaxed);
-        pool.out_of_row.fetch_sub(1, Ordering::Relaxed);
-        Lease { pool, index }
+        let body = NonNull::new(std::ptr::with_exposed_provenance_mut(seat.body)).expect("written with the seat");
+        let lease = Lease { body, index: seat.index };
+        lease.body().out_of_row.fetch_sub(1, Ordering::Relaxed);
+        lease
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Release: our uses of the buffer come before the next taker's.
-        self.pool.free[self.index as usize / 64].fetch_or(1 << (self.index % 64), Ordering::Release);
+        let (at, bit) = (self.index as usize / WORD, self.index as usize % WORD);
+        // SAFETY: the buffer is ours, and this is our last use of it.
+        unsafe { Body::put(self.body, at, 1 << bit) };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Says how often it was dropped: once with each pool's memory.
+    struct Witness(Arc<AtomicUsize>);
+
+    impl ReleaseFence for Witness {
+        fn await_stream(&self, _: RawStream) {}
+    }
+
+    impl Drop for Witness {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn pool(count: usize) -> (Pool, impl Fn() -> usize) {
+        let gone = Arc::new(AtomicUsize::new(0));
+        let pool = Pool::new(count, 100, Arc::default(), Some(Arc::new(Witness(gone.clone())))).unwrap();
+        (pool, move || gone.load(Ordering::Relaxed))
+    }
 
     #[test]
     fn a_buffer_comes_back_whoever_lets_go_of_it_and_outlives_its_engine() {
-        let pool = Pool::new(2, 100, Arc::default(), None).unwrap();
+        let (pool, gone) = pool(2);
         let mut first = pool.take().unwrap();
         first.bytes_mut().fill(7);
         let second = pool.take().unwrap();
         assert!(pool.take().is_none());
         drop(second);
         let word = first.to_consumer();
-        assert_eq!((pool.held(), pool.at_home()), (1, 1));
+        assert_eq!((pool.count(), pool.at_home()), (2, 1));
         drop(pool);
         // SAFETY: taken back once.
         let back = unsafe { Lease::from_consumer(word) };
         assert!(back.bytes().iter().all(|byte| *byte == 7));
+        assert_eq!(gone(), 0);
+        drop(back);
+        assert_eq!(gone(), 1);
+    }
+
+    #[test]
+    fn each_buffer_is_its_own_and_the_memory_goes_once_with_the_last_of_them_or_the_engine() {
+        for count in [1, 62, 63, 64, 126, 127, 200] {
+            let (pool, gone) = pool(count);
+            let mut leases: Vec<Lease> = std::iter::from_fn(|| pool.take()).collect();
+            assert_eq!((leases.len(), pool.at_home()), (count, 0));
+            leases.iter_mut().enumerate().for_each(|(at, lease)| lease.bytes_mut().fill(at as u8));
+            assert!(leases.iter().enumerate().all(|(at, lease)| lease.bytes().iter().all(|byte| *byte == at as u8)));
+            let last = leases.pop();
+            drop(leases);
+            assert_eq!(pool.at_home(), count - 1);
+            drop(pool);
+            assert_eq!(gone(), 0);
+            drop(last);
+            assert_eq!(gone(), 1, "of {count}");
+        }
+        let (pool, gone) = pool(64);
+        drop(pool.take());
+        drop(pool);
+        assert_eq!(gone(), 1);
     }
 }
