@@ -261,7 +261,10 @@ typedef struct CUevent_st *rte_event;
 /// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
 #define RTE_SKIP 0
 
-/// A tick that ends late: run back to back until on the grid again. UNAVAILABLE in this version.
+/// A tick that ends late: the next starts at once and is of the very next grid point, and so on until on the grid again, so
+/// that no point goes without its tick. After options.max_catch_up such ticks running, one more is as with RTE_SKIP: of the
+/// last point that has passed, those between missed; then as many may follow again. A tick on the grid ends a run. All
+/// ticks that start at once count as late.
 #define RTE_CATCH_UP 1
 
 /// Flag of options: commit every row's output buffers at rte_engine_new, not at the row's first attach.
@@ -628,7 +631,7 @@ typedef struct rte_engine_options {
     uint32_t outbox_policy;
     /// RTE_SKIP, RTE_CATCH_UP.
     uint32_t overrun;
-    /// With RTE_CATCH_UP; 0 = 4.
+    /// With RTE_CATCH_UP: ticks running that may follow at once; 0 = 4.
     uint32_t max_catch_up;
     /// Whole-call failures of seed before a session is rejected; 0 = 3.
     uint32_t seed_attempts;

@@ -98,6 +98,7 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
     });
     let settings = Settings {
         rate: manifest.rate,
+        overrun: options.overrun,
         thread_name: options.thread_name.clone(),
         stall: if options.table.stall_ns == 0 { 1_000_000_000 } else { options.table.stall_ns },
         message_bytes: options.limits.message_bytes,

@@ -11,6 +11,7 @@ use super::output::rte_output;
 use super::status::rte_status;
 use crate::engine::Failure;
 use crate::queue::{Limits, MAX_BYTES, Policy};
+use crate::time::Overrun;
 use crate::word::Status;
 
 /// Where stages run: CUDA if a device is there, else inline. In this version: inline.
@@ -42,7 +43,10 @@ pub const RTE_HOLD: u32 = 2;
 
 /// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
 pub const RTE_SKIP: u32 = 0;
-/// A tick that ends late: run back to back until on the grid again. UNAVAILABLE in this version.
+/// A tick that ends late: the next starts at once and is of the very next grid point, and so on until on the grid again, so
+/// that no point goes without its tick. After options.max_catch_up such ticks running, one more is as with RTE_SKIP: of the
+/// last point that has passed, those between missed; then as many may follow again. A tick on the grid ends a run. All
+/// ticks that start at once count as late.
 pub const RTE_CATCH_UP: u32 = 1;
 
 /// Flag of options: commit every row's output buffers at rte_engine_new, not at the row's first attach.
@@ -143,7 +147,7 @@ pub struct rte_engine_options {
     pub outbox_policy: u32,
     /// RTE_SKIP, RTE_CATCH_UP.
     pub overrun: u32,
-    /// With RTE_CATCH_UP; 0 = 4.
+    /// With RTE_CATCH_UP: ticks running that may follow at once; 0 = 4.
     pub max_catch_up: u32,
     /// Whole-call failures of seed before a session is rejected; 0 = 3.
     pub seed_attempts: u32,
@@ -187,6 +191,7 @@ pub struct rte_engine_options {
 pub(super) struct Options {
     pub table: rte_engine_options,
     pub policy: Policy,
+    pub overrun: Overrun,
     pub limits: Limits,
     pub depth: usize,
     pub held: usize,
@@ -233,6 +238,11 @@ pub(super) unsafe fn read(options: *const rte_engine_options) -> Result<Options,
             RTE_HOLD => Policy::Hold,
             _ => Policy::DropOldest,
         },
+        overrun: match (table.overrun, table.max_catch_up) {
+            (RTE_CATCH_UP, 0) => Overrun::CatchUp(4),
+            (RTE_CATCH_UP, most) => Overrun::CatchUp(most),
+            _ => Overrun::Skip,
+        },
         limits: Limits {
             messages: messages as usize,
             message_bytes: number("message_bytes", table.message_bytes.into(), 64 << 10, 64 << 20)? as usize,
@@ -276,7 +286,6 @@ fn check_choices(table: &rte_engine_options) -> Result<(), Failure> {
 
 fn check_later(table: &rte_engine_options) -> Result<(), Failure> {
     later(table.lanes == RTE_LANES_CUDA, "lanes: RTE_LANES_CUDA")?;
-    later(table.overrun == RTE_CATCH_UP, "overrun: RTE_CATCH_UP")?;
     let has_one = table.encode_lanes > 1 && table.lanes != RTE_LANES_THREADS;
     later(has_one, &format!("encode_lanes: {} without RTE_LANES_THREADS", table.encode_lanes))?;
     later(table.cpu_mask != 0, &format!("cpu_mask: {:#x}", table.cpu_mask))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::cohort::{Cohort, Outlook, Plan, Progress};
 use super::shared::Shared;
 use crate::telemetry::{Counters, Level};
-use crate::time::{Next, Pace, Rate, real_now};
+use crate::time::{Next, Overrun, Pace, Rate, real_now};
 use crate::word::{Fault, Nanos};
 
 /// A wait for the lanes is cut into pieces of this length, between which a stop is looked for.
@@ -19,6 +19,8 @@ const GATE_POLL: Nanos = 1_000_000;
 pub struct Settings {
     /// `None`: as fast as work comes.
     pub rate: Option<Rate>,
+    /// With a rate.
+    pub overrun: Overrun,
     /// Of our thread.
     pub thread_name: Box<str>,
     /// A callback that takes longer is called stalled.
@@ -32,9 +34,9 @@ pub struct Settings {
 }
 
 /// Runs `cohort` until the stop, and through it.
-pub fn drive(shared: &Shared, cohort: &mut Cohort, rate: Option<Rate>) -> Result<(), Fault> {
+pub fn drive(shared: &Shared, cohort: &mut Cohort, settings: &Settings) -> Result<(), Fault> {
     shared.log.say(Level::Info, || "the engine runs".to_string());
-    let mut pace = rate.map(|rate| Pace::new(rate, shared.clock.now()));
+    let mut pace = settings.rate.map(|rate| Pace::new(rate, settings.overrun, shared.clock.now()));
     while !shared.stopping.load(Ordering::SeqCst) {
         if cohort.tick(None, real_now() + PATIENCE)? == Progress::Busy {
             continue;
@@ -76,7 +78,7 @@ fn await_point(shared: &Shared, pace: &mut Pace, outlook: Outlook) {
         park(shared, None);
         Next { at: pace.resume(clock.now()), late: false, missed: 0 }
     } else {
-        pace.skip(clock.now())
+        pace.next(clock.now())
     };
     Counters::add(&shared.counters.missed_deadlines, next.missed);
     if next.late {

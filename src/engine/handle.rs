@@ -189,7 +189,7 @@ impl Engine {
         }
         let body = AssertUnwindSafe(|| {
             self.open(driver)?;
-            drive(&self.shared, &mut driver.cohort, self.settings.rate)
+            drive(&self.shared, &mut driver.cohort, &self.settings)
         });
         let result = self.shared.watch.driving(|| catch_unwind(body));
         self.conclude(driver, result);

@@ -8,6 +8,6 @@ mod wake;
 
 pub use beacon::Beacon;
 pub use clock::{Clock, RealClock, real_now};
-pub use pace::{Next, Pace, Rate};
+pub use pace::{Next, Overrun, Pace, Rate};
 pub use thread::{ThreadMark, prepare_thread};
 pub use wake::Wake;

@@ -9,7 +9,6 @@ static void engines(void)
 {
     REFUSED("CUDA lanes", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_CUDA", k.options.lanes = RTE_LANES_CUDA);
     REFUSED("two encode lanes", RTE_ERR_UNAVAILABLE, "options.encode_lanes: 2", k.options.encode_lanes = 2);
-    REFUSED("catching up", RTE_ERR_UNAVAILABLE, "options.overrun: RTE_CATCH_UP", k.options.overrun = RTE_CATCH_UP);
     REFUSED("a set of CPUs", RTE_ERR_UNAVAILABLE, "options.cpu_mask: 0x3", k.options.cpu_mask = 3);
     REFUSED("a priority", RTE_ERR_UNAVAILABLE, "options.priority: 7", k.options.priority = 7);
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
