@@ -187,7 +187,9 @@ typedef struct CUevent_st *rte_event;
 /// Flag of a model: refuse to attach while another session is seeded.
 #define RTE_MODEL_NO_MIDRUN 2
 
-/// Flag of a model: the last stage stores its own pointer in output[i]; see release_output. UNAVAILABLE in this version.
+/// Flag of a model: the last stage stores its own pointer in output[i], NULL on entry. It is the chunk's if the stage
+/// returned RTE_OK, status[i] is 0 and output_size[i] is not; then release_output gets it once, also where the chunk is
+/// lost. Else it stays yours. Needs release_output.
 #define RTE_MODEL_OWN_OUTPUT 4
 
 /// Flag of a model: a failed batch left no trace: it may be run again, whole or row by row.
@@ -196,7 +198,9 @@ typedef struct CUevent_st *rte_event;
 /// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done, and nobody waits for them.
 #define RTE_MODEL_SEED_ASIDE 16
 
-/// Flag of a model: output[i] is device memory; no host wait. UNAVAILABLE in this version.
+/// Flag of a model: output[i] is device memory, and nobody waits for it here: the chunk comes as soon as its work is
+/// enqueued, and its `ready` is the event behind which it is complete. In this version with RTE_MODEL_OWN_OUTPUT and
+/// RTE_LANES_HOST alone, else UNAVAILABLE.
 #define RTE_MODEL_DEVICE_OUTPUT 32
 
 /// Flag of a model: the outputs of a batch are one block. UNAVAILABLE in this version.
@@ -490,7 +494,8 @@ typedef struct rte_model {
     rte_stage_fn detach;
     /// Engine's thread, stream NULL: the rows of the batch just collected that did not fail.
     rte_stage_fn finalize;
-    /// RTE_MODEL_OWN_OUTPUT: once per pointer, when its consumer has released it.
+    /// RTE_MODEL_OWN_OUTPUT: once for each pointer that became a chunk's, when its consumer has released it, or it was lost,
+    /// and `ready` and the consumer's stream have passed. On any thread, also after rte_engine_free, but before `destroy`.
     void (*release_output)(void *user, void *data);
     /// "Level 2": your own loop instead of stages. UNAVAILABLE in this version.
     rte_status (*serve)(void *user, struct rte_engine *engine);
@@ -499,8 +504,8 @@ typedef struct rte_model {
 } rte_model;
 
 /// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
-/// engine's thread, event_new, record, sync and event_free also from `rte_output_release` with a stream, on any thread,
-/// until the last output is released. A status other than those named ends the engine with it.
+/// engine's thread; event_new, record, query, sync and event_free also on any thread that releases outputs, until the last
+/// one is released. A status other than those named ends the engine with it.
 typedef struct rte_backend {
     /// sizeof(rte_backend).
     uint32_t struct_size;
@@ -747,7 +752,7 @@ typedef struct rte_engine_info {
     uint32_t stalled_row;
     /// Of the model.
     size_t chunk_bytes;
-    /// Output buffers of one session.
+    /// Output buffers of one session; 0 with RTE_MODEL_OWN_OUTPUT.
     size_t session_bytes;
     /// Of the model.
     uint32_t rate_num;
@@ -974,8 +979,9 @@ RTE_API rte_status rte_outbox_wait(struct rte_engine *engine, uint64_t timeout_n
 RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
 
 /// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
-/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST it is waited for here; inline lanes know
-/// no streams: finish with the data before. NULL = now. NULL `output` is fine.
+/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST an event is recorded there at once, and the
+/// memory reused when it has passed; inline and threads lanes know no streams: finish with the data before. NULL = now. NULL
+/// `output` is fine. The last release after rte_engine_free waits for such events before the memory goes.
 ///
 /// Threads: any, also after rte_engine_free. Callbacks: may be called in any.
 RTE_API void rte_output_release(struct rte_output *output, rte_stream after);

@@ -429,6 +429,11 @@ impl Batch {
         self.status[..self.count].iter().any(|status| *status != 0)
     }
 
+    /// Where the output of the row at `at` is.
+    pub fn output(&self, at: usize) -> usize {
+        self.output[at]
+    }
+
     /// What was written to the row's buffer.
     pub fn output_size(&self, at: usize) -> usize {
         self.output_size[at]

@@ -36,6 +36,10 @@ pub struct Manifest {
     pub is_retry_safe: bool,
     /// `seed` runs on the ENCODE lane, and nobody waits for it.
     pub seeds_aside: bool,
+    /// Outputs are pointers of its own.
+    pub owns_outputs: bool,
+    /// Outputs are complete behind an event: nobody waits for them here.
+    pub on_device: bool,
     /// What sessions are steered by.
     pub keys: Keys,
     /// In the order in which those of a lane run.
@@ -127,6 +131,11 @@ pub trait Model: Send + Sync {
 
     /// Once, before any other call, on the engine's thread.
     fn init(&self, streams: [RawStream; Lane::COUNT]) -> Result<(), Status>;
+
+    /// An output of its own is needed no more. Any thread; only of a model whose outputs are its own.
+    fn release_output(&self, address: usize) {
+        let _ = address;
+    }
 
     /// Runs `call` for the rows of `batch`. What it says of single rows is in the batch.
     fn call(&self, call: Call, batch: &mut Batch, stream: RawStream) -> Result<(), Status>;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::message::{rte_event, rte_stream};
 use super::options::rte_backend;
-use crate::lane::Streams;
+use crate::lane::{Events, Mark, Streams};
 use crate::model::{RawEvent, RawStream};
-use crate::queue::ReleaseFence;
+use crate::queue::{Passage, ReleaseFence};
 use crate::time::Wake;
 use crate::word::{Lane, Nanos, Status};
 
@@ -58,7 +58,9 @@ impl Table {
     pub(super) fn take(&self) {
         self.is_taken.store(true, Ordering::Relaxed);
     }
+}
 
+impl Events for Table {
     fn event(&self) -> Result<RawEvent, Status> {
         let mut event: rte_event = std::ptr::null_mut();
         Status::of_callback(call!(self.event_new(&mut event)))?;
@@ -67,6 +69,13 @@ impl Table {
 
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Status> {
         Status::of_callback(call!(self.record(event_of(event), stream_of(stream))))
+    }
+
+    fn query(&self, event: RawEvent) -> Result<bool, Status> {
+        match call!(self.query(event_of(event))) {
+            code if code == Status::AGAIN.0 => Ok(false),
+            code => Status::of_callback(code).map(|()| true),
+        }
     }
 
     fn sync(&self, event: RawEvent, timeout: Nanos) -> Result<bool, Status> {
@@ -90,14 +99,13 @@ impl Drop for Table {
     }
 }
 
-impl ReleaseFence for Table {
-    /// Waits here until what the consumer enqueued on its stream has passed.
-    fn await_stream(&self, stream: RawStream) {
-        let Ok(event) = self.event() else { return };
-        if self.record(event, stream).is_ok() {
-            while let Ok(false) = self.sync(event, Nanos::MAX) {}
-        }
-        self.free(event);
+/// What marks the streams of consumers.
+pub(super) struct Releases(pub(super) Arc<Table>);
+
+impl ReleaseFence for Releases {
+    fn mark(&self, stream: RawStream) -> Option<Arc<dyn Passage>> {
+        let mark = Mark::new(self.0.clone()).ok()?;
+        mark.put(stream).is_ok().then_some(mark as Arc<dyn Passage>)
     }
 }
 
@@ -143,34 +151,17 @@ impl Streams for HostStreams {
         Ok(RawStream(stream.expose_provenance()))
     }
 
-    fn event(&mut self) -> Result<RawEvent, Status> {
-        self.table.event()
-    }
-
-    fn record(&mut self, event: RawEvent, stream: RawStream) -> Result<(), Status> {
-        self.table.record(event, stream)
-    }
-
     fn wait(&mut self, stream: RawStream, event: RawEvent) -> Result<(), Status> {
         let table = &self.table;
         Status::of_callback(call!(table.wait(stream_of(stream), event_of(event))))
     }
 
-    fn query(&mut self, event: RawEvent) -> Result<bool, Status> {
-        let table = &self.table;
-        match call!(table.query(event_of(event))) {
-            code if code == Status::AGAIN.0 => Ok(false),
-            code => Status::of_callback(code).map(|()| true),
-        }
+    fn events(&self) -> Arc<dyn Events> {
+        self.table.clone()
     }
 
-    fn sync(&mut self, event: RawEvent, timeout: Nanos) -> Result<bool, Status> {
-        self.table.sync(event, timeout)
-    }
-
-    fn close(&mut self, events: &mut dyn Iterator<Item = RawEvent>) {
+    fn close(&mut self) {
         let table = &self.table;
-        events.for_each(|event| table.free(event));
         for stream in self.made.drain(..) {
             call!(table.stream_free(stream_of(stream)));
         }

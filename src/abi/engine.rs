@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
-use super::backend::{HostStreams, Table};
+use super::backend::{HostStreams, Releases, Table};
 use super::guard::{guard, guard_cold, is_forked, watch_forks, with_engine, with_engine_cold};
 use super::log::log_of;
 use super::model::{CModel, rte_model};
@@ -63,6 +63,10 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
     let is_threaded = options.table.lanes == RTE_LANES_THREADS;
     // SAFETY: the caller's promise.
     let backend = if is_host { Some(unsafe { options::read_backend(&options.table)? }) } else { None };
+    if model.manifest().on_device && !is_host {
+        let what = "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_LANES_HOST: not in this version";
+        return Err(Failure::new(Status::UNAVAILABLE, what));
+    }
     let no_memory = || Failure::new(Status::MEMORY, "no memory for the engine's rows and queues");
     watch_forks();
 
@@ -120,7 +124,7 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
         }
         None => Box::new(InlineLanes::new(target.clone())),
     };
-    let device = table.clone().map(|table| table as Arc<dyn ReleaseFence>);
+    let device = table.clone().map(|table| Arc::new(Releases(table)) as Arc<dyn ReleaseFence>);
     let cohort = Cohort::new(shared, target, lanes, plan, device).ok_or_else(no_memory)?;
     // The host's objects are taken on success only.
     model.take();

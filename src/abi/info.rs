@@ -48,7 +48,7 @@ pub struct rte_engine_info {
     pub stalled_row: u32,
     /// Of the model.
     pub chunk_bytes: usize,
-    /// Output buffers of one session.
+    /// Output buffers of one session; 0 with RTE_MODEL_OWN_OUTPUT.
     pub session_bytes: usize,
     /// Of the model.
     pub rate_num: u32,
@@ -190,7 +190,11 @@ fn engine_info(engine: &Engine) -> rte_engine_info {
         held: gauges.held.load(Relaxed),
         stalled_row: stalled.map_or(0, |(_, row, _)| row),
         chunk_bytes: manifest.chunk_bytes,
-        session_bytes: facts.plan.quota * manifest.chunk_bytes.next_multiple_of(crate::memory::LINE),
+        session_bytes: if manifest.owns_outputs {
+            0
+        } else {
+            facts.plan.quota * manifest.chunk_bytes.next_multiple_of(crate::memory::LINE)
+        },
         rate_num: manifest.rate.map_or(0, |rate| rate.num),
         rate_den: manifest.rate.map_or(0, |rate| rate.den),
         ticks: counters.ticks.load(Relaxed),

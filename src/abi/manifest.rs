@@ -69,6 +69,8 @@ pub(super) unsafe fn read(table: &rte_model, stages: &[rte_stage]) -> Result<Man
         no_midrun: table.flags & RTE_MODEL_NO_MIDRUN != 0,
         is_retry_safe: table.flags & RTE_MODEL_RETRY_SAFE != 0,
         seeds_aside: table.flags & RTE_MODEL_SEED_ASIDE != 0,
+        owns_outputs: table.flags & RTE_MODEL_OWN_OUTPUT != 0,
+        on_device: table.flags & RTE_MODEL_DEVICE_OUTPUT != 0,
         keys: Keys::new(keys),
         stages: stages.into(),
         hooks: Hooks {
@@ -81,17 +83,20 @@ pub(super) unsafe fn read(table: &rte_model, stages: &[rte_stage]) -> Result<Man
 }
 
 fn check_flags(table: &rte_model) -> Result<(), Failure> {
-    let later = [
-        (RTE_MODEL_OWN_OUTPUT, "RTE_MODEL_OWN_OUTPUT"),
-        (RTE_MODEL_DEVICE_OUTPUT, "RTE_MODEL_DEVICE_OUTPUT"),
-        (RTE_MODEL_OUTPUT_BLOCK, "RTE_MODEL_OUTPUT_BLOCK"),
-    ];
     let known = RTE_MODEL_DENSE | RTE_MODEL_NO_MIDRUN | RTE_MODEL_RETRY_SAFE | RTE_MODEL_SEED_ASIDE;
-    check_bits("model.flags", table.flags, later.iter().fold(known, |all, (bit, _)| all | bit))?;
-    match later.iter().find(|(bit, _)| table.flags & bit != 0) {
-        Some((_, name)) => Err(unavailable(&format!("model.flags: {name}"))),
-        None => Ok(()),
+    let outputs = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT | RTE_MODEL_OUTPUT_BLOCK;
+    check_bits("model.flags", table.flags, known | outputs)?;
+    if table.flags & RTE_MODEL_OUTPUT_BLOCK != 0 {
+        return Err(unavailable("model.flags: RTE_MODEL_OUTPUT_BLOCK"));
     }
+    if table.flags & RTE_MODEL_DEVICE_OUTPUT != 0 && table.flags & RTE_MODEL_OWN_OUTPUT == 0 {
+        return Err(unavailable("model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_MODEL_OWN_OUTPUT"));
+    }
+    if (table.flags & RTE_MODEL_OWN_OUTPUT != 0) != table.release_output.is_some() {
+        let what = if table.release_output.is_some() { "set, but not" } else { "NULL, but" };
+        return Err(wrong(format!("model.release_output: {what} RTE_MODEL_OWN_OUTPUT")));
+    }
+    Ok(())
 }
 
 fn check_range(name: &str, value: usize, most: usize) -> Result<(), Failure> {

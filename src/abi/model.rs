@@ -164,13 +164,17 @@ pub const RTE_MAX_KEYS: u32 = 64;
 pub const RTE_MODEL_DENSE: u32 = 1;
 /// Flag of a model: refuse to attach while another session is seeded.
 pub const RTE_MODEL_NO_MIDRUN: u32 = 2;
-/// Flag of a model: the last stage stores its own pointer in output[i]; see release_output. UNAVAILABLE in this version.
+/// Flag of a model: the last stage stores its own pointer in output[i], NULL on entry. It is the chunk's if the stage
+/// returned RTE_OK, status[i] is 0 and output_size[i] is not; then release_output gets it once, also where the chunk is
+/// lost. Else it stays yours. Needs release_output.
 pub const RTE_MODEL_OWN_OUTPUT: u32 = 4;
 /// Flag of a model: a failed batch left no trace: it may be run again, whole or row by row.
 pub const RTE_MODEL_RETRY_SAFE: u32 = 8;
 /// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done, and nobody waits for them.
 pub const RTE_MODEL_SEED_ASIDE: u32 = 16;
-/// Flag of a model: output[i] is device memory; no host wait. UNAVAILABLE in this version.
+/// Flag of a model: output[i] is device memory, and nobody waits for it here: the chunk comes as soon as its work is
+/// enqueued, and its `ready` is the event behind which it is complete. In this version with RTE_MODEL_OWN_OUTPUT and
+/// RTE_LANES_HOST alone, else UNAVAILABLE.
 pub const RTE_MODEL_DEVICE_OUTPUT: u32 = 32;
 /// Flag of a model: the outputs of a batch are one block. UNAVAILABLE in this version.
 pub const RTE_MODEL_OUTPUT_BLOCK: u32 = 64;
@@ -223,7 +227,8 @@ pub struct rte_model {
     pub detach: rte_stage_fn,
     /// Engine's thread, stream NULL: the rows of the batch just collected that did not fail.
     pub finalize: rte_stage_fn,
-    /// RTE_MODEL_OWN_OUTPUT: once per pointer, when its consumer has released it.
+    /// RTE_MODEL_OWN_OUTPUT: once for each pointer that became a chunk's, when its consumer has released it, or it was lost,
+    /// and `ready` and the consumer's stream have passed. On any thread, also after rte_engine_free, but before `destroy`.
     pub release_output: Option<unsafe extern "C-unwind" fn(user: *mut c_void, data: *mut c_void)>,
     /// "Level 2": your own loop instead of stages. UNAVAILABLE in this version.
     pub serve: Option<unsafe extern "C-unwind" fn(user: *mut c_void, engine: *mut rte_engine) -> rte_status>,
@@ -285,6 +290,13 @@ impl Model for CModel {
         let streams = streams.map(stream_of);
         // SAFETY: a callback of the host, on the engine's thread, with three streams.
         Status::of_callback(unsafe { init(self.table.user, streams.as_ptr()) })
+    }
+
+    fn release_output(&self, address: usize) {
+        if let Some(release) = self.table.release_output {
+            // SAFETY: a callback of the host, once with each pointer that it stored.
+            unsafe { release(self.table.user, std::ptr::with_exposed_provenance_mut(address)) };
+        }
     }
 
     fn call(&self, call: Call, batch: &mut Batch, stream: RawStream) -> Result<(), Status> {

@@ -53,8 +53,8 @@ pub const RTE_CATCH_UP: u32 = 1;
 pub const RTE_PREFAULT: u32 = 1;
 
 /// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
-/// engine's thread, event_new, record, sync and event_free also from `rte_output_release` with a stream, on any thread,
-/// until the last output is released. A status other than those named ends the engine with it.
+/// engine's thread; event_new, record, query, sync and event_free also on any thread that releases outputs, until the last
+/// one is released. A status other than those named ends the engine with it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rte_backend {

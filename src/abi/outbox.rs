@@ -82,8 +82,9 @@ pub unsafe extern "C" fn rte_outbox_fd(engine: *mut rte_engine) -> libc::intptr_
 }
 
 /// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
-/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST it is waited for here; inline lanes know
-/// no streams: finish with the data before. NULL = now. NULL `output` is fine.
+/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST an event is recorded there at once, and the
+/// memory reused when it has passed; inline and threads lanes know no streams: finish with the data before. NULL = now. NULL
+/// `output` is fine. The last release after rte_engine_free waits for such events before the memory goes.
 ///
 /// Threads: any, also after rte_engine_free. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
@@ -98,9 +99,9 @@ pub unsafe extern "C" fn rte_output_release(output: *mut rte_output, after: rte_
         unsafe { output.write_bytes(0, 1) };
         if !owner.is_null() {
             // SAFETY: the owner of a record that pop filled, taken once: the record no longer has it.
-            let lease = unsafe { Lease::from_consumer(owner.expose_provenance()) };
+            let mut lease = unsafe { Lease::from_consumer(owner.expose_provenance()) };
             if !after.is_null() {
-                lease.await_stream(RawStream(after.expose_provenance()));
+                lease.used_on(RawStream(after.expose_provenance()));
             }
         }
         0
@@ -155,6 +156,7 @@ fn chunk_record(chunk: Chunk, missing: u64) -> rte_output {
         done_ns: done,
         data: std::ptr::with_exposed_provenance::<c_void>(data.address()),
         size,
+        ready: std::ptr::with_exposed_provenance_mut(data.completion().map_or(0, |event| event.0)),
         owner: std::ptr::with_exposed_provenance_mut(data.to_consumer()),
         frames,
         row: row.0,

@@ -174,8 +174,10 @@ impl Cohort {
         let is_used_up = |pool: &Pool| pool.at_home() + making.len() < pool.count() && !self.arena.by.retiring.has(row);
         if place.as_ref().is_none_or(is_used_up) {
             let (held, device) = (self.shared.outbox.held_counter(row), self.device.clone());
-            let pool = Pool::new(self.plan.quota, self.model.manifest().chunk_bytes, held, device);
-            let pool = pool.ok_or(Status::MEMORY)?;
+            let manifest = self.model.manifest();
+            let owner = manifest.owns_outputs.then(|| self.model.clone());
+            let bytes = if owner.is_some() { 0 } else { manifest.chunk_bytes };
+            let pool = Pool::new(self.plan.quota, bytes, held, device, owner).ok_or(Status::MEMORY)?;
             for making in making {
                 *making = Some(pool.take().ok_or(Status::MEMORY)?);
             }

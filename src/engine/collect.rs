@@ -1,17 +1,25 @@
 //! Steps 10 and 11 of a tick: a finished batch becomes chunks, ascending by row.
 
+use std::sync::Arc;
+
+use super::arena::Arena;
 use super::cohort::Cohort;
 use super::failure::Verdict;
 use super::flight::{Errand, Flight, Home};
+use super::shared::Shared;
 use crate::batch::{Batch, Seat};
-use crate::model::{Call, RawStream};
+use crate::lane::Fence;
+use crate::model::{Call, Manifest, Model, RawStream};
 use crate::output::Stamp;
+use crate::queue::{Lease, Passage, Pool};
+use crate::rows::Rows;
 use crate::telemetry::Counters;
 use crate::time::real_now;
 use crate::word::{Fault, Lane, Nanos, Row, Status};
 
 impl Cohort {
-    /// Delivers the previous batch (pipelined) or this one. False: it is not done. Waits for that batch only.
+    /// Delivers the previous batch (pipelined) or this one. False: it is not done. Waits for that batch only, and with
+    /// outputs on a device not even for that: its chunks say what they are complete behind.
     pub(super) fn collect(&mut self, until: Nanos) -> bool {
         let place = if self.plan.pipelined { &mut self.previous } else { &mut self.current };
         let Some(mut flight) = place.take() else { return self.rotate() };
@@ -47,8 +55,12 @@ impl Cohort {
             self.submit_deferred(flight);
         }
         let last = self.model.manifest().last_lane();
-        let passed = flight.last(last).iter().all(|fence| self.lanes.passed(*fence) || self.lanes.block(*fence, until));
-        passed && self.settle_hot(flight, until)
+        let done = if self.manifest().on_device {
+            self.await_calls(flight.last(last), until)
+        } else {
+            flight.last(last).iter().all(|fence| self.lanes.passed(*fence) || self.lanes.block(*fence, until))
+        };
+        done && self.settle_hot(flight, until)
     }
 
     /// The outputs of a landed flight go out, its batches home.
@@ -60,18 +72,20 @@ impl Cohort {
             is_lost = self.settle_deferred(&mut flight);
             self.send_hot_home(&mut flight);
         }
-        let (slot, isolated) = match last {
+        let (home, isolated) = match last {
             Lane::Deferred => (Home::Deferred(flight.slot), flight.deferred_isolated),
             _ => (Home::Hot(flight.slot), flight.hot_isolated),
         };
-        let home = if isolated { Home::Spare } else { slot };
+        let home = if isolated { Home::Single(flight.slot) } else { home };
         let mut fences = std::mem::take(if last == Lane::Deferred { &mut flight.deferred } else { &mut flight.hot });
-        for fence in fences.drain(..) {
-            let Some(batch) = self.lanes.take(fence) else { continue };
+        for (at, fence) in fences.drain(..).enumerate() {
             if !is_lost {
-                self.deliver_batch(&batch, &mut flight, done);
+                self.deliver_batch(fence, at, &mut flight, done);
             }
-            self.bring_home(home, batch);
+            match self.lanes.take(fence) {
+                Some(batch) => self.bring_home(home, batch),
+                None => self.errands.push(Errand { fence, home, is_unseen: false }),
+            }
         }
         *(if last == Lane::Deferred { &mut flight.deferred } else { &mut flight.hot }) = fences;
         if !is_lost {
@@ -114,53 +128,30 @@ impl Cohort {
         }
     }
 
-    fn deliver_batch(&mut self, batch: &Batch, flight: &mut Flight, done: Nanos) {
+    /// The outputs of one batch, the flight's `number`th, which may still be in its lane.
+    fn deliver_batch(&mut self, fence: Fence, number: usize, flight: &mut Flight, done: Nanos) {
+        let Some(batch) = self.lanes.observe(fence) else { return };
+        self.bad.clear();
+        let manifest = self.model.manifest();
+        let mut delivery = Delivery {
+            arena: &mut self.arena,
+            making: &mut self.making,
+            pools: &self.pools,
+            shared: &self.shared,
+            model: &*self.model,
+            manifest,
+            bad: &mut self.bad,
+            completion: flight.completions.get(number).and_then(Option::as_ref),
+            done,
+        };
+        // Not borrowed while rows are taken out of it.
+        let mut rows = std::mem::replace(&mut flight.rows, Rows::new(0));
         for at in batch.span() {
             let Some(row) = batch.row_at(at) else { continue };
-            if !self.arena.lives(row, flight.marks[row.at()].generation) {
-                flight.rows.remove(row);
-            } else if flight.rows.has(row) {
-                self.deliver_row(batch, at, row, flight, done);
-            }
+            delivery.row(batch, at, row, flight, &mut rows);
         }
-    }
-
-    fn deliver_row(&mut self, batch: &Batch, at: usize, row: Row, flight: &mut Flight, done: Nanos) {
-        let (size, frames, slot) = (batch.output_size(at), batch.frames(at), flight.slot);
-        let manifest = self.model.manifest();
-        if size > manifest.chunk_bytes {
-            // It says that it wrote past its buffer's end: what is in it is not to be trusted.
-            let stage = manifest.last_stage(manifest.last_lane());
-            flight.rows.remove(row);
-            return self.quarantine(row, Fault { stage, status: Status::CALLBACK });
-        }
-        let (Some(life), Some(pool)) = (self.arena.life_mut(row), &self.pools[row.at()]) else { return };
-        if size == 0 {
-            life.silent += 1;
-            return;
-        }
-        let Some(making) = &mut self.making[row.at()][slot] else { return };
-        let mark = flight.marks[row.at()];
-        let stamp = Stamp {
-            session: life.session,
-            user: life.user,
-            generation: life.generation,
-            row,
-            index: mark.index,
-            silent: life.silent,
-            tick: flight.tick,
-            tag: mark.tag,
-            heavy_tag: mark.heavy_tag,
-            start: flight.start,
-            done,
-            frames,
-        };
-        self.shared.outbox.push(stamp, size, making, pool);
-        let counters = &self.shared.counters;
-        Counters::add(&counters.chunks, 1);
-        if let Some(pushed) = mark.pushed {
-            counters.action.record(done.saturating_sub(pushed));
-        }
+        flight.rows = rows;
+        self.quarantine_bad();
     }
 
     /// Step 11: the rows whose chunks were collected. A failure costs nothing but a notice.
@@ -182,5 +173,91 @@ impl Cohort {
             self.batch_failed(fault, first);
         }
         self.keep_spare(batch);
+    }
+}
+
+/// What a row is delivered with: the cohort's parts but its lanes, of which one may have the batch.
+struct Delivery<'a> {
+    arena: &'a mut Arena,
+    making: &'a mut [[Option<Lease>; 2]],
+    pools: &'a [Option<Pool>],
+    shared: &'a Shared,
+    model: &'a dyn Model,
+    manifest: &'a Manifest,
+    /// Rows that are to be quarantined.
+    bad: &'a mut Vec<(Row, Fault)>,
+    completion: Option<&'a Arc<dyn Passage>>,
+    done: Nanos,
+}
+
+impl Delivery<'_> {
+    /// The output of one row, if it made one and lives. `rows`: those of the flight that did not fail.
+    fn row(&mut self, batch: &Batch, at: usize, row: Row, flight: &Flight, rows: &mut Rows) {
+        let size = batch.output_size(at);
+        let is_here = self.arena.lives(row, flight.marks[row.at()].generation);
+        if !is_here {
+            rows.remove(row);
+        }
+        // A pointer of the model's own is the chunk's if its call and its row succeeded and it has a
+        // size; else it stays the model's.
+        let is_ours = self.manifest.owns_outputs && size > 0 && batch.result.is_ok() && batch.failed(at).is_none();
+        let own = if is_ours { batch.output(at) } else { 0 };
+        let is_sent = is_here && rows.has(row) && size > 0 && {
+            let is_sound = size <= self.manifest.chunk_bytes && (own != 0 || !self.manifest.owns_outputs);
+            if is_sound {
+                self.send(row, size, own, batch.frames(at), flight)
+            } else {
+                // It says that it wrote past its buffer's end, or nowhere: what is in it is not to be trusted.
+                let stage = self.manifest.last_stage(self.manifest.last_lane());
+                self.bad.push((row, Fault { stage, status: Status::CALLBACK }));
+                rows.remove(row);
+                false
+            }
+        };
+        if own != 0 && !is_sent {
+            self.model.release_output(own);
+        }
+        if is_here && size == 0 && rows.has(row) {
+            self.arena.life_mut(row).into_iter().for_each(|life| life.silent += 1);
+        }
+    }
+
+    /// Into the outbox. False: it is lost, and nobody has taken it.
+    fn send(&mut self, row: Row, size: usize, own: usize, frames: u32, flight: &Flight) -> bool {
+        let Some(life) = self.arena.life(row) else { return false };
+        let (Some(pool), Some(making)) = (&self.pools[row.at()], &mut self.making[row.at()][flight.slot]) else {
+            return false;
+        };
+        let mark = &flight.marks[row.at()];
+        let stamp = Stamp {
+            session: life.session,
+            user: life.user,
+            generation: life.generation,
+            row,
+            index: mark.index,
+            silent: life.silent,
+            tick: flight.tick,
+            tag: mark.tag,
+            heavy_tag: mark.heavy_tag,
+            start: flight.start,
+            done: if self.completion.is_some() { 0 } else { self.done },
+            frames,
+        };
+        if own != 0 {
+            making.adopt(own);
+        }
+        if let Some(completion) = self.completion {
+            making.complete_after(completion.clone());
+        }
+        let is_sent = self.shared.outbox.push(stamp, size, making, pool);
+        if !is_sent && (own != 0 || self.completion.is_some()) {
+            making.disown();
+        }
+        let counters = &self.shared.counters;
+        Counters::add(&counters.chunks, 1);
+        if let Some(pushed) = mark.pushed {
+            counters.action.record(self.done.saturating_sub(pushed));
+        }
+        is_sent
     }
 }

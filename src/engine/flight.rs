@@ -1,7 +1,10 @@
 //! A batch on its way from HOT to the outbox, and the two slots it alternates between.
 
+use std::sync::Arc;
+
 use crate::batch::Batch;
 use crate::lane::Fence;
+use crate::queue::Passage;
 use crate::rows::Rows;
 use crate::word::{Generation, Lane, Nanos, Row};
 
@@ -39,6 +42,8 @@ pub struct Flight {
     pub deferred: Vec<Fence>,
     pub deferred_isolated: bool,
     pub deferred_submitted: bool,
+    /// With outputs on a device: of each batch that ends chunks, in the order of its fences.
+    pub completions: Vec<Option<Arc<dyn Passage>>>,
 }
 
 impl Flight {
@@ -58,6 +63,7 @@ impl Flight {
             deferred: Vec::with_capacity(1),
             deferred_isolated: false,
             deferred_submitted: false,
+            completions: Vec::new(),
         }
     }
 
@@ -67,6 +73,7 @@ impl Flight {
         self.rows.copy_from(cohort);
         self.hot.clear();
         self.deferred.clear();
+        self.completions.clear();
         (self.hot_settled, self.deferred_submitted, self.lost) = (false, false, false);
         (self.hot_isolated, self.deferred_isolated) = (false, false);
     }

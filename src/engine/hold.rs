@@ -43,7 +43,7 @@ impl Cohort {
 
     /// Each chunk that is delivered takes a free buffer in exchange.
     fn has_buffer(&self, row: Row, in_flight: usize) -> bool {
-        self.pools[row.at()].as_ref().is_some_and(|pool| pool.at_home() > in_flight)
+        self.pools[row.at()].as_ref().is_some_and(|pool| pool.has(in_flight + 1))
     }
 
     /// Whether a held row waits for a release: unlike a pop, that wakes nobody.

@@ -26,10 +26,12 @@ impl Cohort {
         settled
     }
 
-    /// Whether the next slot's batch and buffers are at home. Those of a lost flight may not be: its work may still run.
+    /// Whether the next slot's batch and buffers are at home. Those of a lost flight may not be, nor those
+    /// whose outputs nobody waited for: their work may still run.
     pub(super) fn slot_is_home(&mut self, until: Nanos) -> bool {
         let slot = self.next_slot;
-        let is_of_slot = |errand: &Errand| errand.home == Home::Hot(slot) || errand.home == Home::Single(slot);
+        let homes = [Home::Hot(slot), Home::Single(slot), Home::Deferred(slot)];
+        let is_of_slot = |errand: &Errand| homes.contains(&errand.home);
         while let Some(at) = self.errands.iter().position(is_of_slot) {
             let fence = self.errands[at].fence;
             if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
@@ -69,6 +71,7 @@ impl Cohort {
         }
         flight.to_defer = deferred;
         flight.hot_isolated = self.submit(Lane::Hot, slot, hot, None, &mut flight.hot);
+        self.note_completions(Lane::Hot, &mut flight);
         if flight.hot.iter().all(|fence| self.lanes.observe(*fence).is_some()) {
             self.settle_hot(&mut flight, 0);
         }
@@ -100,7 +103,10 @@ impl Cohort {
         let keys = &self.model.manifest().keys;
         let Some(life) = self.arena.life_mut(row) else { return };
         // There always is one: a buffer is given away for another only.
-        let output = self.making[row.at()][slot].as_ref().map_or(0, |lease| lease.address());
+        let output = match &self.making[row.at()][slot] {
+            Some(lease) if !self.model.manifest().owns_outputs => lease.address(),
+            _ => 0,
+        };
         let (generation, version) = (life.generation, life.held.version());
         let seat = Seat { row, session: life.session, user: life.user, generation, version };
         let at = hot.place(seat, life.age, life.held.view(), keys, &mut self.store);
@@ -241,6 +247,16 @@ impl Cohort {
         }
         let after = flight.hot.last().copied();
         flight.deferred_isolated = self.submit(Lane::Deferred, flight.slot, batch, after, &mut flight.deferred);
+        self.note_completions(Lane::Deferred, flight);
+    }
+
+    /// With outputs on a device: what the chunks of work just submitted are complete behind.
+    fn note_completions(&mut self, lane: Lane, flight: &mut Flight) {
+        let manifest = self.model.manifest();
+        if manifest.on_device && lane == manifest.last_lane() {
+            let fences = if lane == Lane::Deferred { &flight.deferred } else { &flight.hot };
+            flight.completions.extend(fences.iter().map(|fence| self.lanes.passage(*fence)));
+        }
     }
 
     /// Rows that left or failed since HOT are in DEFERRED no more.

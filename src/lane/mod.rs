@@ -4,10 +4,12 @@
 //! `submit` belongs to the lane until `take` gives it back, which it does once its fence has passed.
 
 mod inline;
+mod mark;
 mod streams;
 mod threads;
 
 pub use inline::InlineLanes;
+pub use mark::{Events, Mark};
 pub use streams::{StreamLanes, Streams};
 pub use threads::{Bell, ThreadLanes};
 
@@ -15,6 +17,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::model::{Call, Model, RawStream};
+use crate::queue::Passage;
 use crate::telemetry::Watch;
 use crate::time::real_now;
 use crate::word::{Fault, Lane, Nanos, Queue, Status};
@@ -69,6 +72,12 @@ pub trait Lanes: Send {
 
     /// Waits until the fence has passed; false: not before `until`.
     fn block(&mut self, fence: Fence, until: Nanos) -> bool;
+
+    /// The completion of work just submitted, to be held by others; `None` where there is nothing to wait for.
+    fn passage(&mut self, fence: Fence) -> Option<Arc<dyn Passage>> {
+        let _ = fence;
+        None
+    }
 
     /// Nothing more is to run: returns when no call runs or will run.
     fn halt(&mut self);

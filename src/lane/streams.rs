@@ -1,33 +1,29 @@
 //! Lanes that are queues of a device: stages are called on the engine's thread and enqueue on a stream; an event behind
 //! them is their fence. The host's own backend is such a device.
 //!
-//! An event is recorded again only when it has passed, and then nobody refers to it: rows and batches name fences by
-//! number, and a stream that was told to wait for it has nothing left to wait for.
+//! An event is recorded again only when it has passed and nobody refers to it: rows and batches name fences by number, a
+//! stream that was told to wait for it has nothing left to wait for, and chunks hold its [`Mark`].
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::{Fence, Lanes, Outstanding, Place, Target, Work, backend_fault};
+use super::{Events, Fence, Lanes, Mark, Outstanding, Place, Target, Work, backend_fault};
 use crate::batch::Batch;
 use crate::model::{RawEvent, RawStream};
+use crate::queue::Passage;
 use crate::time::real_now;
 use crate::word::{Fault, Lane, Nanos, Queue, Status};
 
-/// A device's streams and events.
+/// A device's streams.
 pub trait Streams: Send {
     /// A stream for `lane`.
     fn stream(&mut self, lane: Lane) -> Result<RawStream, Status>;
-    /// A new event.
-    fn event(&mut self) -> Result<RawEvent, Status>;
-    /// Marks the end of what is enqueued on `stream`.
-    fn record(&mut self, event: RawEvent, stream: RawStream) -> Result<(), Status>;
     /// What is enqueued on `stream` from now on waits for `event`.
     fn wait(&mut self, stream: RawStream, event: RawEvent) -> Result<(), Status>;
-    /// Whether it has passed.
-    fn query(&mut self, event: RawEvent) -> Result<bool, Status>;
-    /// Waits at most `timeout` for it.
-    fn sync(&mut self, event: RawEvent, timeout: Nanos) -> Result<bool, Status>;
-    /// Frees all events that it is given here and all streams that it made.
-    fn close(&mut self, events: &mut dyn Iterator<Item = RawEvent>);
+    /// Its events.
+    fn events(&self) -> Arc<dyn Events>;
+    /// Frees all streams that it made.
+    fn close(&mut self);
     /// Whether it tells when an event has passed.
     fn wakes(&self) -> bool;
 }
@@ -38,11 +34,12 @@ pub struct StreamLanes {
     device: Box<dyn Streams>,
     streams: [RawStream; Lane::COUNT],
     outstanding: Outstanding,
-    /// By queue: events of fences not seen to have passed, oldest first.
-    pending: [VecDeque<(u64, RawEvent)>; Queue::COUNT],
+    /// By queue: marks of fences not seen to have passed, oldest first.
+    pending: [VecDeque<(u64, Arc<Mark>)>; Queue::COUNT],
     /// By queue: fences up to this one have passed.
     done: [u64; Queue::COUNT],
-    spare: Vec<RawEvent>,
+    /// Of fences that have passed. Chunks may still hold some: those are not put anywhere else.
+    spare: Vec<Arc<Mark>>,
     fault: Option<Fault>,
 }
 
@@ -64,32 +61,40 @@ impl StreamLanes {
     fn try_submit(&mut self, work: &mut Work, sequence: u64) -> Result<(), Status> {
         let stream = self.streams[work.lane.at()];
         for fence in work.after.into_iter().flatten().filter(|fence| fence.queue != Queue::of(work.lane)) {
-            if let Some(event) = self.event_of(fence) {
-                self.device.wait(stream, event)?;
+            if let Some(mark) = self.mark_of(fence) {
+                self.device.wait(stream, mark.event())?;
             }
         }
-        let event = match self.spare.pop() {
-            Some(event) => event,
-            None => self.device.event()?,
-        };
+        let mark = self.spare_mark()?;
         self.target.run(Queue::of(work.lane), work.lane, work.calls, &mut work.batch, stream);
-        self.pending[work.lane.at()].push_back((sequence, event));
-        self.device.record(event, stream)
+        self.pending[work.lane.at()].push_back((sequence, mark.clone()));
+        mark.put(stream)
     }
 
-    /// The event of a fence that has not been seen to pass.
-    fn event_of(&mut self, fence: Fence) -> Option<RawEvent> {
+    /// A mark that nobody holds.
+    fn spare_mark(&mut self) -> Result<Arc<Mark>, Status> {
+        let is_free = |mark: &mut Arc<Mark>| Arc::get_mut(mark).is_some();
+        // From the newest: those that chunks hold stay behind.
+        match self.spare.iter_mut().rposition(is_free) {
+            Some(at) => Ok(self.spare.swap_remove(at)),
+            None => Mark::new(self.device.events()),
+        }
+    }
+
+    /// The mark of a fence that has not been seen to pass.
+    fn mark_of(&mut self, fence: Fence) -> Option<Arc<Mark>> {
         if self.passed(fence) {
             return None;
         }
         let pending = &self.pending[fence.queue.at()];
-        pending.iter().find(|(sequence, _)| *sequence == fence.sequence).map(|(_, event)| *event)
+        pending.iter().find(|(sequence, _)| *sequence == fence.sequence).map(|(_, mark)| mark.clone())
     }
 
     /// Looks which of a lane's oldest events have passed.
     fn advance(&mut self, queue: Queue) -> Result<(), Status> {
-        while let Some((sequence, event)) = self.pending[queue.at()].front().copied() {
-            if !self.device.query(event)? {
+        while let Some((sequence, mark)) = self.pending[queue.at()].front() {
+            let sequence = *sequence;
+            if !mark.look()? {
                 break;
             }
             self.settle(queue, sequence);
@@ -100,8 +105,9 @@ impl StreamLanes {
     /// All events of a lane up to `sequence` have passed.
     fn settle(&mut self, queue: Queue, sequence: u64) {
         let now = real_now();
-        while let Some((_, event)) = self.pending[queue.at()].pop_front_if(|(first, _)| *first <= sequence) {
-            self.spare.push(event);
+        while let Some((_, mark)) = self.pending[queue.at()].pop_front_if(|(first, _)| *first <= sequence) {
+            mark.note_passed();
+            self.spare.push(mark);
         }
         for done in self.done[queue.at()] + 1..=sequence {
             if let Some(batch) = self.outstanding.get(Fence { queue, sequence: done }) {
@@ -152,13 +158,19 @@ impl Lanes for StreamLanes {
     }
 
     fn block(&mut self, fence: Fence, until: Nanos) -> bool {
-        let Some(event) = self.event_of(fence) else { return self.fault.is_none() };
-        match self.device.sync(event, until.saturating_sub(real_now())) {
+        let Some(mark) = self.mark_of(fence) else { return self.fault.is_none() };
+        match mark.sync(until.saturating_sub(real_now())) {
             Ok(true) => self.settle(fence.queue, fence.sequence),
             Ok(false) => {}
             Err(status) => self.fail(status),
         }
         self.done[fence.queue.at()] >= fence.sequence
+    }
+
+    fn passage(&mut self, fence: Fence) -> Option<Arc<dyn Passage>> {
+        let pending = &self.pending[fence.queue.at()];
+        let mark = pending.iter().rev().find(|(sequence, _)| *sequence == fence.sequence);
+        mark.map(|(_, mark)| mark.clone() as Arc<dyn Passage>)
     }
 
     fn halt(&mut self) {}
@@ -174,7 +186,8 @@ impl Lanes for StreamLanes {
 
 impl Drop for StreamLanes {
     fn drop(&mut self) {
-        let pending = self.pending.iter().flatten().map(|(_, event)| *event);
-        self.device.close(&mut self.spare.iter().copied().chain(pending));
+        self.spare.clear();
+        self.pending.iter_mut().for_each(VecDeque::clear);
+        self.device.close();
     }
 }

@@ -8,5 +8,5 @@ mod ring;
 
 pub use inbox::{Inbox, Incoming, Kind, Limits, MAX_BYTES, Parcel, Refused, ValueIn, Values};
 pub use outbox::{LIFE_NOTICES, Outbox, Policy, Popped, SHARED_NOTICES, Sizes};
-pub use pool::{Lease, Pool, ReleaseFence};
+pub use pool::{Lease, Passage, Pool, ReleaseFence};
 pub use ring::{Ring, Take};

@@ -551,7 +551,7 @@ mod tests {
     impl Bench {
         fn new(depth: usize, policy: Policy) -> Bench {
             let sizes = Sizes { rows: 3, depth, notices: 9 };
-            let pools: Vec<_> = (0..3).map(|_| Pool::new(depth + 3, 8, Arc::default(), None).unwrap()).collect();
+            let pools: Vec<_> = (0..3).map(|_| Pool::new(depth + 3, 8, Arc::default(), None, None).unwrap()).collect();
             let making = pools.iter().map(|pool| pool.take().unwrap()).collect();
             Bench { outbox: Outbox::new(sizes, policy, Arc::default()), pools, making }
         }

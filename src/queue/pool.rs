@@ -9,16 +9,22 @@
 //! home, and `GONE`) in exactly one operation, of a giver or of that drop. Who makes a word whole counts it off `open`;
 //! who counts off the last frees the memory. Nobody else touches the pool after its own operation on a word.
 //!
+//! **Not before.** With a device, or with pointers of the model's own, a buffer that is at home may still be in use: by
+//! the batch that fills it, or by what its consumer enqueued. What must be over is kept in its seat, which belongs to
+//! the buffer's owner, and to the taker while it is at home: who gives it back looks at once, the taker passes over what
+//! is not over yet, and whoever frees the memory waits.
+//!
 //! All these operations are read-modify-writes with Acquire and Release, so the last one sees what everybody did with
 //! their buffers before. (Acquire on each of them and not a fence in the last: the thread sanitizer knows no fences.)
 
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::memory::{LINE, Memory};
-use crate::model::RawStream;
+use crate::model::{Model, RawEvent, RawStream};
 
 /// In a word of `home`: the engine has let go of the pool.
 const GONE: u64 = 1 << 63;
@@ -48,15 +54,29 @@ struct Body {
     /// How many are in consumers' hands, of all pools of the row.
     out_of_row: Arc<AtomicU32>,
     device: Option<Arc<dyn ReleaseFence>>,
+    /// Outputs are pointers of its own.
+    owner: Option<Arc<dyn Model>>,
 }
 
 // SAFETY: nothing in the body belongs to a thread.
 unsafe impl Send for Pool {}
 
-/// Waits for a stream on which a consumer uses an output that it gives back.
+/// A point on a time line of a device.
+pub trait Passage: Send + Sync {
+    /// Whether it has passed. Never blocks.
+    fn passed(&self) -> bool;
+
+    /// Returns when it has.
+    fn wait(&self);
+
+    /// What a consumer's stream waits for.
+    fn event(&self) -> RawEvent;
+}
+
+/// Marks the stream on which a consumer uses an output that it gives back.
 pub trait ReleaseFence: Send + Sync {
-    /// Returns when what is enqueued on `stream` now is done.
-    fn await_stream(&self, stream: RawStream);
+    /// A point behind all that is enqueued on `stream` now; `None`: the device failed.
+    fn mark(&self, stream: RawStream) -> Option<Arc<dyn Passage>>;
 }
 
 /// Where the raw form of a lease points to.
@@ -64,6 +84,17 @@ struct Seat {
     index: u32,
     /// The address of the body it is part of.
     body: usize,
+    /// Touched by the buffer's owner alone, and by the taker while it is at home.
+    rest: UnsafeCell<Rest>,
+}
+
+/// What must be over before a buffer is used again.
+#[derive(Default)]
+struct Rest {
+    /// A pointer of the model's own, which gets it back; 0: none.
+    own: usize,
+    /// Of the batch that fills it, and of its consumer's last use.
+    marks: [Option<Arc<dyn Passage>>; 2],
 }
 
 impl Pool {
@@ -73,17 +104,19 @@ impl Pool {
         bytes: usize,
         out_of_row: Arc<AtomicU32>,
         device: Option<Arc<dyn ReleaseFence>>,
+        owner: Option<Arc<dyn Model>>,
     ) -> Option<Pool> {
         let stride = bytes.max(1).checked_next_multiple_of(LINE)?;
         let mut memory = Memory::new(stride.checked_mul(count)?)?;
         let base = memory.bytes_mut().as_mut_ptr().expose_provenance();
         let home: Box<[_]> = (0..count.div_ceil(WORD)).map(|at| AtomicU64::new(buffers_of(at, count))).collect();
         let (open, seats) = (AtomicUsize::new(home.len()), Box::default());
-        let body = Box::new(Body { _memory: memory, base, bytes, stride, home, open, seats, out_of_row, device });
+        let body =
+            Box::new(Body { _memory: memory, base, bytes, stride, home, open, seats, out_of_row, device, owner });
         let body = NonNull::from(Box::leak(body));
         let address = body.as_ptr().expose_provenance();
         // SAFETY: it is ours alone until the first lease is taken.
-        unsafe { (*body.as_ptr()).seats = (0..count as u32).map(|index| Seat { index, body: address }).collect() };
+        unsafe { (*body.as_ptr()).seats = (0..count as u32).map(|index| Seat::new(index, address)).collect() };
         Some(Pool { body, _taker: PhantomData })
     }
 
@@ -95,15 +128,40 @@ impl Pool {
     /// Takes a free buffer.
     pub fn take(&self) -> Option<Lease> {
         for (at, word) in self.body().home.iter().enumerate() {
-            let bits = word.load(Ordering::Relaxed);
-            if bits != 0 {
+            // Acquire: the giver's last use of the buffer, and of its seat, is over.
+            let mut bits = word.load(Ordering::Acquire);
+            while bits != 0 {
                 let bit = bits.trailing_zeros();
-                // Acquire: the giver's last use of the buffer is over. Only we clear bits, so this one is still set.
-                word.fetch_and(!(1 << bit), Ordering::Acquire);
-                return Some(Lease { body: self.body, index: (at * WORD) as u32 + bit });
+                let index = (at * WORD) as u32 + bit;
+                if self.is_over(index) {
+                    // Only we clear bits, so this one is still set.
+                    word.fetch_and(!(1 << bit), Ordering::Acquire);
+                    return Some(Lease { body: self.body, index });
+                }
+                bits &= bits - 1;
             }
         }
         None
+    }
+
+    /// Whether the last use of a buffer at home is over.
+    fn is_over(&self, index: u32) -> bool {
+        let body = self.body();
+        // SAFETY: its bit is set and we are the taker: the seat is ours.
+        !body.has_rests() || unsafe { body.settle(index) }
+    }
+
+    /// Whether `count` buffers could be taken.
+    pub fn has(&self, count: usize) -> bool {
+        if !self.body().has_rests() {
+            return self.at_home() >= count;
+        }
+        let words = self.body().home.iter().enumerate();
+        let at_home = words.flat_map(|(at, word)| {
+            let bits = word.load(Ordering::Acquire);
+            (0..WORD as u32).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (at * WORD) as u32 + bit)
+        });
+        at_home.filter(|index| self.is_over(*index)).take(count).count() == count
     }
 
     /// How many buffers it has.
@@ -132,7 +190,38 @@ fn buffers_of(at: usize, count: usize) -> u64 {
     (1 << (count - at * WORD).min(WORD)) - 1
 }
 
+impl Seat {
+    fn new(index: u32, body: usize) -> Seat {
+        Seat { index, body, rest: UnsafeCell::default() }
+    }
+}
+
 impl Body {
+    fn has_rests(&self) -> bool {
+        self.device.is_some() || self.owner.is_some()
+    }
+
+    /// Whether what buffer `index` was used for is over; if so, the model has its pointer back.
+    ///
+    /// # Safety
+    /// The buffer is the caller's, or at home and the caller is the taker.
+    unsafe fn settle(&self, index: u32) -> bool {
+        // SAFETY: the caller's promise.
+        let rest = unsafe { &mut *self.seats[index as usize].rest.get() };
+        let is_over = rest.marks.iter().flatten().all(|mark| mark.passed());
+        if is_over {
+            rest.marks = [None, None];
+            self.give_back(std::mem::take(&mut rest.own));
+        }
+        is_over
+    }
+
+    fn give_back(&self, own: usize) {
+        if let (Some(owner), true) = (&self.owner, own != 0) {
+            owner.release_output(own);
+        }
+    }
+
     /// Sets `bits` in word `at`. Frees the body if that makes the last word whole.
     ///
     /// # Safety
@@ -148,6 +237,17 @@ impl Body {
         if word == whole && this.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: from `Box::leak`; all words are whole, so nobody has a lease or the pool, and this happens once.
             drop(unsafe { Box::from_raw(body.as_ptr()) });
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let seats = std::mem::take(&mut self.seats);
+        for mut seat in seats {
+            let rest = seat.rest.get_mut();
+            rest.marks.iter().flatten().for_each(|mark| mark.wait());
+            self.give_back(rest.own);
         }
     }
 }
@@ -169,9 +269,47 @@ impl Lease {
         unsafe { self.body.as_ref() }
     }
 
-    /// Where the buffer begins.
+    fn rest(&self) -> &Rest {
+        // SAFETY: the buffer is ours, so is its seat; `&self` excludes writes of it.
+        unsafe { &*self.body().seats[self.index as usize].rest.get() }
+    }
+
+    fn rest_mut(&mut self) -> &mut Rest {
+        // SAFETY: as above, and `&mut self` excludes other uses.
+        unsafe { &mut *self.body().seats[self.index as usize].rest.get() }
+    }
+
+    /// Where the data begins: the buffer, or what the model made of its own.
     pub fn address(&self) -> usize {
-        self.body().base + self.index as usize * self.body().stride
+        match self.rest().own {
+            0 => self.body().base + self.index as usize * self.body().stride,
+            own => own,
+        }
+    }
+
+    /// The data is at `own` of the model's. Whoever ends the lease gives that back to it.
+    pub fn adopt(&mut self, own: usize) {
+        self.rest_mut().own = own;
+    }
+
+    /// It was not sent: the data is the model's again.
+    pub fn disown(&mut self) {
+        *self.rest_mut() = Rest::default();
+    }
+
+    /// The data is complete behind `mark`.
+    pub fn complete_after(&mut self, mark: Arc<dyn Passage>) {
+        self.rest_mut().marks[0] = Some(mark);
+    }
+
+    /// Where its completion is something to wait for: that.
+    pub fn completion(&self) -> Option<RawEvent> {
+        self.rest().marks[0].as_ref().map(|mark| mark.event())
+    }
+
+    /// The last use of it is what is enqueued on `stream` now; a pool without a device knows no streams.
+    pub fn used_on(&mut self, stream: RawStream) {
+        self.rest_mut().marks[1] = self.body().device.as_ref().and_then(|device| device.mark(stream));
     }
 
     /// Its bytes.
@@ -185,13 +323,6 @@ impl Lease {
         // SAFETY: as above, and `&mut self` excludes other uses of this lease.
         unsafe {
             std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.address()), self.body().bytes)
-        }
-    }
-
-    /// Waits for the stream of its last use; a pool without a device knows no streams.
-    pub fn await_stream(&self, stream: RawStream) {
-        if let Some(device) = &self.body().device {
-            device.await_stream(stream);
         }
     }
 
@@ -218,6 +349,10 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if self.body().has_rests() {
+            // SAFETY: the buffer is ours. What is not over yet, the taker looks at again.
+            unsafe { self.body().settle(self.index) };
+        }
         let (at, bit) = (self.index as usize / WORD, self.index as usize % WORD);
         // SAFETY: the buffer is ours, and this is our last use of it.
         unsafe { Body::put(self.body, at, 1 << bit) };
@@ -233,7 +368,9 @@ mod tests {
     struct Witness(Arc<AtomicUsize>);
 
     impl ReleaseFence for Witness {
-        fn await_stream(&self, _: RawStream) {}
+        fn mark(&self, _: RawStream) -> Option<Arc<dyn Passage>> {
+            None
+        }
     }
 
     impl Drop for Witness {
@@ -244,7 +381,7 @@ mod tests {
 
     fn pool(count: usize) -> (Pool, impl Fn() -> usize) {
         let gone = Arc::new(AtomicUsize::new(0));
-        let pool = Pool::new(count, 100, Arc::default(), Some(Arc::new(Witness(gone.clone())))).unwrap();
+        let pool = Pool::new(count, 100, Arc::default(), Some(Arc::new(Witness(gone.clone()))), None).unwrap();
         (pool, move || gone.load(Ordering::Relaxed))
     }
 

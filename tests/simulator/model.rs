@@ -63,6 +63,8 @@ impl SimModel {
             no_midrun: false,
             is_retry_safe: options.is_retry_safe,
             seeds_aside: options.seeds_aside,
+            owns_outputs: false,
+            on_device: false,
             keys: Keys::new(keys),
             stages: stages.into(),
             hooks: Hooks { ready: true, seed: true, detach: true, finalize: true },

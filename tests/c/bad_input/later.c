@@ -13,7 +13,6 @@ static void engines(void)
     REFUSED("a priority", RTE_ERR_UNAVAILABLE, "options.priority: 7", k.options.priority = 7);
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
     REFUSED("a record", RTE_ERR_UNAVAILABLE, "options.record_path", k.options.record_path = "record");
-    REFUSED("outputs of the model's own", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OWN_OUTPUT", k.model.flags = RTE_MODEL_OWN_OUTPUT);
     REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
     REFUSED("outputs in one block", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OUTPUT_BLOCK", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
     REFUSED("a loop of the model's own", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve);
