@@ -173,11 +173,11 @@ impl Cohort {
         let making = &mut self.making[row.at()][..if self.plan.pipelined { 2 } else { 1 }];
         let is_used_up = |pool: &Pool| pool.at_home() + making.len() < pool.count() && !self.arena.by.retiring.has(row);
         if place.as_ref().is_none_or(is_used_up) {
-            let (held, device) = (self.shared.outbox.held_counter(row), self.device.clone());
+            let (tally, device) = (self.shared.outbox.tally(row), self.device.clone());
             let manifest = self.model.manifest();
             let owner = manifest.owns_outputs.then(|| self.model.clone());
             let bytes = if owner.is_some() { 0 } else { manifest.chunk_bytes };
-            let pool = Pool::new(self.plan.quota, bytes, held, device, owner).ok_or(Status::MEMORY)?;
+            let pool = Pool::new(self.plan.quota, bytes, tally, device, owner).ok_or(Status::MEMORY)?;
             for making in making {
                 *making = Some(pool.take().ok_or(Status::MEMORY)?);
             }

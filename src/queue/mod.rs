@@ -5,8 +5,10 @@ mod outbox;
 mod pool;
 mod ready;
 mod ring;
+mod tally;
 
 pub use inbox::{Inbox, Incoming, Kind, Limits, MAX_BYTES, Parcel, Refused, ValueIn, Values};
 pub use outbox::{LIFE_NOTICES, Outbox, Policy, Popped, SHARED_NOTICES, Sizes};
 pub use pool::{Lease, Passage, Pool, ReleaseFence};
 pub use ring::{Ring, Take};
+pub use tally::Tally;

@@ -22,14 +22,14 @@
 //! **Descriptor.** It is armed by a pop that found nothing, which then looks again; who makes something then looks
 //! whether it is armed. Both are separated by a SeqCst fence, so at least one of them sees the other.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
 use super::ready::Ready;
 use super::ring::{Ring, Take};
-use super::{Lease, Pool};
+use super::{Lease, Pool, Tally};
 use crate::output::{Chunk, Notice, Output, Stamp};
 use crate::time::{Beacon, Wake};
 use crate::word::{Generation, Nanos, Row, Status};
@@ -75,7 +75,7 @@ struct Channel {
     last: [AtomicU64; 3],
     dropped: AtomicU64,
     /// Outputs in consumers' hands.
-    held: Arc<AtomicU32>,
+    held: Tally,
 }
 
 /// A notice and who gets its place back.
@@ -129,7 +129,7 @@ impl Outbox {
             held_back: AtomicBool::new(false),
             last: Default::default(),
             dropped: AtomicU64::new(0),
-            held: Arc::default(),
+            held: Tally::default(),
         };
         Outbox {
             channels: (0..sizes.rows).map(channel).collect(),
@@ -493,11 +493,11 @@ impl Outbox {
 
     /// Outputs of `row` that consumers hold.
     pub fn held(&self, row: Row) -> u32 {
-        self.channel(row).held.load(Ordering::Relaxed)
+        self.channel(row).held.held()
     }
 
     /// What the pools of `row` count them with.
-    pub fn held_counter(&self, row: Row) -> Arc<AtomicU32> {
+    pub fn tally(&self, row: Row) -> Tally {
         self.channel(row).held.clone()
     }
 
@@ -551,7 +551,8 @@ mod tests {
     impl Bench {
         fn new(depth: usize, policy: Policy) -> Bench {
             let sizes = Sizes { rows: 3, depth, notices: 9 };
-            let pools: Vec<_> = (0..3).map(|_| Pool::new(depth + 3, 8, Arc::default(), None, None).unwrap()).collect();
+            let pools: Vec<_> =
+                (0..3).map(|_| Pool::new(depth + 3, 8, Tally::default(), None, None).unwrap()).collect();
             let making = pools.iter().map(|pool| pool.take().unwrap()).collect();
             Bench { outbox: Outbox::new(sizes, policy, Arc::default()), pools, making }
         }

@@ -21,8 +21,9 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::Tally;
 use crate::memory::{LINE, Memory};
 use crate::model::{Model, RawEvent, RawStream};
 
@@ -51,8 +52,7 @@ struct Body {
     open: AtomicUsize,
     /// For each buffer its own number: where a lease's raw form points to.
     seats: Box<[Seat]>,
-    /// How many are in consumers' hands, of all pools of the row.
-    out_of_row: Arc<AtomicU32>,
+    tally: Tally,
     device: Option<Arc<dyn ReleaseFence>>,
     /// Outputs are pointers of its own.
     owner: Option<Arc<dyn Model>>,
@@ -102,7 +102,7 @@ impl Pool {
     pub fn new(
         count: usize,
         bytes: usize,
-        out_of_row: Arc<AtomicU32>,
+        tally: Tally,
         device: Option<Arc<dyn ReleaseFence>>,
         owner: Option<Arc<dyn Model>>,
     ) -> Option<Pool> {
@@ -111,8 +111,7 @@ impl Pool {
         let base = memory.bytes_mut().as_mut_ptr().expose_provenance();
         let home: Box<[_]> = (0..count.div_ceil(WORD)).map(|at| AtomicU64::new(buffers_of(at, count))).collect();
         let (open, seats) = (AtomicUsize::new(home.len()), Box::default());
-        let body =
-            Box::new(Body { _memory: memory, base, bytes, stride, home, open, seats, out_of_row, device, owner });
+        let body = Box::new(Body { _memory: memory, base, bytes, stride, home, open, seats, tally, device, owner });
         let body = NonNull::from(Box::leak(body));
         let address = body.as_ptr().expose_provenance();
         // SAFETY: it is ours alone until the first lease is taken.
@@ -328,7 +327,7 @@ impl Lease {
 
     /// To a consumer, as one word that [`Lease::from_consumer`] takes back.
     pub fn to_consumer(self) -> usize {
-        self.body().out_of_row.fetch_add(1, Ordering::Relaxed);
+        self.body().tally.add();
         let lease = std::mem::ManuallyDrop::new(self);
         // The buffer is now the word's.
         let seat: *const Seat = &lease.body().seats[lease.index as usize];
@@ -342,7 +341,7 @@ impl Lease {
         let seat = unsafe { &*std::ptr::with_exposed_provenance::<Seat>(word) };
         let body = NonNull::new(std::ptr::with_exposed_provenance_mut(seat.body)).expect("written with the seat");
         let lease = Lease { body, index: seat.index };
-        lease.body().out_of_row.fetch_sub(1, Ordering::Relaxed);
+        lease.body().tally.subtract();
         lease
     }
 }
@@ -381,7 +380,7 @@ mod tests {
 
     fn pool(count: usize) -> (Pool, impl Fn() -> usize) {
         let gone = Arc::new(AtomicUsize::new(0));
-        let pool = Pool::new(count, 100, Arc::default(), Some(Arc::new(Witness(gone.clone()))), None).unwrap();
+        let pool = Pool::new(count, 100, Tally::default(), Some(Arc::new(Witness(gone.clone()))), None).unwrap();
         (pool, move || gone.load(Ordering::Relaxed))
     }
 
