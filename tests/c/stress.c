@@ -1,7 +1,8 @@
-/* stress: pushers and consumers of all kinds at one free-running engine, sessions coming and going, a stop in the middle.
+/* stress: pushers and consumers of all kinds at one free-running engine, sessions coming and going, a stop in the middle,
+ * outputs that are given back after the engine is gone.
  *
- * Promises that are checked: a chunk is whole and of one step; a session's chunks come in order; what began is told, and
- * what was told to begin is told to end, once. */
+ * Promises that are checked: a chunk is whole and of one step, as long as it is held; a session's chunks come in order;
+ * what began is told, and what was told to begin is told to end, once; what was lent is released, once. */
 #include "rte.h"
 #include <pthread.h>
 #include <sched.h>
@@ -10,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PUSHERS = 4, CONSUMERS = 3, SESSIONS = 6, ALL = PUSHERS * SESSIONS, BYTES = 300 };
+enum { PUSHERS = 8, CONSUMERS = 4, SESSIONS = 4, ALL = PUSHERS * SESSIONS, BYTES = 300, KEPT = 32 };
 
 static rte_engine   *engine;
-static int           rounds = 400;
+static int           rounds = 300;
+static atomic_int    consumers_at_work, is_freed;
 static atomic_int    failures;
 static atomic_ullong begun, chunks, attached, rejected, already, detached, refused, releases, lent;
 
@@ -91,14 +93,19 @@ static void *pusher(void *user)
     return NULL;
 }
 
-static void look(const rte_output *out, uint64_t (*last)[2])
+static void check_whole(const rte_output *out)
 {
     const uint8_t *bytes = out->data;
+    for (size_t i = 1; i < out->size; ++i) CHECK(bytes[i] == bytes[0]);
+}
+
+static void look(const rte_output *out, uint64_t (*last)[2])
+{
     switch (out->kind) {
     case RTE_CHUNK:
         atomic_fetch_add(&chunks, 1);
         CHECK(out->session < ALL && out->size == 64);
-        for (size_t i = 1; i < out->size; ++i) CHECK(bytes[i] == bytes[0]);
+        check_whole(out);
         /* What one consumer sees of a session is in order: later lives after earlier ones, chunks ascending. */
         CHECK(out->generation >= last[out->session][0]);
         if (out->generation == last[out->session][0]) CHECK(out->index >= last[out->session][1]);
@@ -114,25 +121,35 @@ static void look(const rte_output *out, uint64_t (*last)[2])
     }
 }
 
-/* The first waits as long as it takes, the second for short times, the third only looks. */
+/* The first waits as long as it takes, the second for short times, the others only look. The last keeps its newest
+ * outputs and gives them back while the engine is freed, and after; the others hold each until they have the next. */
 static void *consumer(void *user)
 {
-    const int  kind           = (int)(uintptr_t)user;
-    uint64_t   last[ALL][2]   = {{0, 0}};
-    rte_output out, held      = {0};
-    rte_status status         = RTE_OK;
+    const int  kind         = (int)(uintptr_t)user;
+    uint64_t   last[ALL][2] = {{0, 0}};
+    rte_output kept[KEPT]   = {{0}}, out;
+    rte_status status       = RTE_OK;
+    size_t     popped       = 0;
     while (status != RTE_CLOSED) {
         if (kind == 0) CHECK(rte_outbox_wait(engine, UINT64_MAX) >= RTE_OK);
         if (kind == 1) CHECK(rte_outbox_wait(engine, 100000) >= RTE_OK);
         while ((status = rte_outbox_pop(engine, &out)) == RTE_OK) {
+            rte_output *place = &kept[popped++ % (kind == 3 ? KEPT : 1)];
             look(&out, last);
-            rte_output_release(&held, NULL); /* holds each until it has the next */
-            held = out;
+            check_whole(place);
+            rte_output_release(place, NULL);
+            *place = out;
         }
         CHECK(status == RTE_AGAIN || status == RTE_CLOSED);
-        if (kind == 2) (void)sched_yield();
+        if (kind >= 2) (void)sched_yield();
     }
-    rte_output_release(&held, NULL);
+    atomic_fetch_sub(&consumers_at_work, 1); /* our last use of the engine */
+    for (size_t i = 0; i < KEPT; ++i) {
+        /* Relaxed: what was done before is ordered with this by the library or not at all. */
+        while (i > KEPT / 2 && !atomic_load_explicit(&is_freed, memory_order_relaxed)) (void)sched_yield();
+        check_whole(&kept[i]);
+        rte_output_release(&kept[i], NULL);
+    }
     return NULL;
 }
 
@@ -163,13 +180,19 @@ static void storm(uint32_t lanes, uint32_t pipeline, uint32_t encode_lanes)
     model.rate_num = model.rate_den = 0;
     model.max_sessions              = ALL - 4; /* some find no room */
     CHECK(rte_engine_new(&model, &options, &engine, NULL) == RTE_OK && rte_engine_start(engine, NULL) == RTE_OK);
+    atomic_store(&is_freed, 0);
+    atomic_store(&consumers_at_work, CONSUMERS);
     for (uintptr_t i = 0; i < PUSHERS; ++i) pthread_create(&threads[i], NULL, pusher, (void *)i);
     for (uintptr_t i = 0; i < CONSUMERS; ++i) pthread_create(&threads[PUSHERS + i], NULL, consumer, (void *)i);
     pthread_create(&threads[PUSHERS + CONSUMERS], NULL, watcher, NULL);
     pthread_join(threads[0], NULL); /* the others are in the middle */
     CHECK(rte_engine_stop(engine, UINT64_MAX, NULL) == RTE_OK);
-    for (size_t i = 1; i < PUSHERS + CONSUMERS + 1; ++i) pthread_join(threads[i], NULL);
+    for (size_t i = 1; i < PUSHERS; ++i) pthread_join(threads[i], NULL);
+    pthread_join(threads[PUSHERS + CONSUMERS], NULL);
+    while (atomic_load(&consumers_at_work) > 0) (void)sched_yield();
     rte_engine_free(engine);
+    atomic_store_explicit(&is_freed, 1, memory_order_relaxed);
+    for (size_t i = 0; i < CONSUMERS; ++i) pthread_join(threads[PUSHERS + i], NULL);
 
     lives    = atomic_load(&attached);
     ends     = atomic_load(&detached);

@@ -133,10 +133,15 @@ impl Build<'_> {
 
 /// What links a program in `folder` with the library, under the two names that an installation has.
 pub fn link_options(folder: &Path) -> Vec<String> {
+    link_options_to(&library(), folder)
+}
+
+/// The same, with that build of it.
+pub fn link_options_to(library: &Path, folder: &Path) -> Vec<String> {
     for name in ["librte.so", "librte.so.0"] {
         let link = folder.join(name);
         if !link.exists() {
-            std::os::unix::fs::symlink(library(), link).unwrap();
+            std::os::unix::fs::symlink(library, link).unwrap();
         }
     }
     let folder = folder.display();
