@@ -115,6 +115,46 @@ fn grid_points_that_pass_while_nobody_is_there_are_not_missed() {
     assert_eq!(info.missed_deadlines, 0);
 }
 
+unsafe extern "C-unwind" fn nothing(_: *mut c_void, _: *mut rte_batch, _: rte_stream) -> i32 {
+    0
+}
+
+/// A free-running engine on inline lanes with one key that is HEAVY.
+fn with_a_prompt(flags: u32) -> Host {
+    let stages = [stage(RTE_HOT, one_byte), stage(RTE_ENCODE, nothing)];
+    let keys = [rte_key { flags: RTE_KEY_HEAVY, ..zeroed() }];
+    let model = rte_model { flags, keys: keys.as_ptr(), key_count: 1, seed: Some(nothing), ..model(&stages, 4, 8) };
+    let host = Host::new(&model, &options());
+    start(&host);
+    host
+}
+
+/// Nobody tells of work that has ended before the engine could go to sleep.
+#[test]
+fn an_engine_whose_only_session_encodes_does_not_sleep_for_ever() {
+    let host = with_a_prompt(0);
+    assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), 0);
+    for tag in 1..50 {
+        assert_eq!(host.push(rte_message { tag, ..message(RTE_ACTION, 1) }, &[value(0, &[tag as u8])]), 0);
+        let mut is_encoded = false;
+        while !is_encoded {
+            host.pop_all(|output| is_encoded |= output.kind == RTE_CHUNK && output.heavy_tag == tag);
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn an_engine_whose_only_session_is_seeded_aside_does_not_sleep_for_ever() {
+    let host = with_a_prompt(RTE_MODEL_SEED_ASIDE);
+    for session in 1..50 {
+        assert_eq!(host.push(message(RTE_ATTACH, session), &[]), 0);
+        while next_kind(&host) != RTE_ATTACHED {}
+        assert_eq!(host.push(message(RTE_DETACH, session), &[]), 0);
+        while next_kind(&host) != RTE_DETACHED {}
+    }
+}
+
 #[test]
 fn an_idle_engine_stops_at_once() {
     let stages = [stage(RTE_HOT, one_byte)];

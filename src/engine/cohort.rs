@@ -320,7 +320,12 @@ impl Cohort {
             || !self.errands.is_empty()
             || !self.arena.by.retiring.is_empty()
         {
-            return Outlook::Fences { wakes: self.lanes.wakes() && !self.awaits_release() };
+            // Nobody tells of a fence that has passed already: on inline lanes all have.
+            return if self.has_fence_passed() {
+                Outlook::Step
+            } else {
+                Outlook::Fences { wakes: self.lanes.wakes() && !self.awaits_release() }
+            };
         }
         if is_pending || self.herald.is_stuck() || self.awaits_release() {
             Outlook::Gate
@@ -329,6 +334,24 @@ impl Cohort {
         } else {
             Outlook::Held
         }
+    }
+
+    /// Whether there is something to resolve: a fence of work that nobody waits for has passed.
+    fn has_fence_passed(&mut self) -> bool {
+        let lanes = &mut self.lanes;
+        let encodes = self.asides.iter().chain(&self.encodes).map(|encode| encode.fence);
+        let mut fences = encodes.chain(self.errands.iter().map(|errand| errand.fence));
+        if fences.any(|fence| lanes.passed(fence)) {
+            return true;
+        }
+        let mut from = 0;
+        while let Some(row) = self.arena.by.retiring.next(from) {
+            from = row.0 + 1;
+            if self.has_passed(row) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Makes the lanes' streams and calls the model's `init`. On the engine's thread, before the first tick.
