@@ -658,11 +658,16 @@ typedef struct rte_engine_options {
     void (*on_output)(void *user, struct rte_output *output);
     /// Given to `on_output`.
     void *on_output_user;
-    /// Of rte_engine_start's thread; NULL = "rte". Copied; systems show the first 15 bytes.
+    /// Of rte_engine_start's thread, and with the lane behind it of those of threads lanes; NULL = "rte". Copied; systems
+    /// show the first 15 bytes.
     const char *thread_name;
-    /// 0 = anywhere. Anything else: UNAVAILABLE in this version.
+    /// Bit c: CPU c. Of all the threads that the engine makes: rte_engine_start's and those of threads lanes; 0 = as the
+    /// thread that makes them. CPUs that the process may not use are left out; none left = refused. Set before `init`.
+    /// What the system refuses makes rte_engine_start (run, the first tick) fail with RTE_ERR_UNAVAILABLE. The caller's own
+    /// thread is left as it is: rte_engine_run, tick and step without threads lanes refuse it. Linux; elsewhere UNAVAILABLE.
     uint64_t cpu_mask;
-    /// 0 = as it is, 1..99 = SCHED_FIFO. Not 0: UNAVAILABLE in this version.
+    /// 0 = as it is, 1..99 = SCHED_FIFO, of the threads that a tick waits for: all that cpu_mask is of but ENCODE's, which
+    /// are SCHED_OTHER: no encode stands before a step. Set and refused as cpu_mask is.
     uint32_t priority;
     /// RTE_PREFAULT.
     uint32_t flags;
@@ -893,13 +898,16 @@ RTE_API rte_status rte_engine_new(const struct rte_model *model, const struct rt
 /// Drives the engine on a thread of its own, at the model's rate, until it is stopped. Returns when `model.init` has.
 ///
 /// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
-/// engine. What `init` or the backend's stream_new returned.
+/// engine. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the error says which, and how the
+/// system put it. What `init` or the backend's stream_new returned. After the last two the engine is dead; whichever it
+/// was, none of our threads is left.
 /// Threads: any. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_start(struct rte_engine *engine, struct rte_error *error);
 
 /// Drives the engine on the calling thread, at the model's rate, until another thread stops it.
 ///
-/// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`.
+/// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`. RTE_ERR_UNAVAILABLE also,
+/// with nothing changed: options.cpu_mask or options.priority is set, and without threads lanes no thread would heed it.
 /// Threads: any. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_run(struct rte_engine *engine, struct rte_error *error);
 
@@ -908,7 +916,8 @@ RTE_API rte_status rte_engine_run(struct rte_engine *engine, struct rte_error *e
 ///
 /// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
 /// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, or another thread
-/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, at the first tick.
+/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init` returned, and
+/// RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
 /// Threads: always the same one. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_tick(struct rte_engine *engine, uint64_t wait_ns);
 

@@ -18,7 +18,7 @@ use crate::lane::{Bell, InlineLanes, Lanes, StreamLanes, Target, ThreadLanes};
 use crate::model::Model;
 use crate::queue::{Inbox, LIFE_NOTICES, Outbox, ReleaseFence, Sizes};
 use crate::telemetry::{Board, Counters, Gauges, Level, Watch};
-use crate::time::Wake;
+use crate::time::{Threads, Wake};
 use crate::word::{Lane, Status};
 
 /// An engine: many live sessions of one model. Made by `rte_engine_new`.
@@ -100,10 +100,12 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
         on_output: on_output_of(&options.table),
         clock,
     });
+    let threads = Arc::new(Threads::new(options.thread_name, options.table.cpu_mask, options.table.priority));
     let settings = Settings {
         rate: manifest.rate,
         overrun: options.overrun,
-        thread_name: options.thread_name.clone(),
+        threads: threads.clone(),
+        has_lane_threads: is_threaded,
         stall: if options.table.stall_ns == 0 { 1_000_000_000 } else { options.table.stall_ns },
         message_bytes: options.limits.message_bytes,
         lanes: if is_host || is_threaded { options.table.lanes } else { RTE_LANES_INLINE },
@@ -119,8 +121,7 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
         }
         None if is_threaded => {
             let encodes = options.table.encode_lanes.max(1) as usize;
-            let (spin, name) = (options.table.spin_ns, &options.thread_name);
-            Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, spin, name))
+            Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, options.table.spin_ns, threads))
         }
         None => Box::new(InlineLanes::new(target.clone())),
     };
@@ -160,7 +161,9 @@ fn plan(options: &Options, manifest: &crate::model::Manifest, lanes_overlap: boo
 /// Drives the engine on a thread of its own, at the model's rate, until it is stopped. Returns when `model.init` has.
 ///
 /// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
-/// engine. What `init` or the backend's stream_new returned.
+/// engine. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the error says which, and how the
+/// system put it. What `init` or the backend's stream_new returned. After the last two the engine is dead; whichever it
+/// was, none of our threads is left.
 /// Threads: any. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_start(engine: *mut rte_engine, error: *mut rte_error) -> rte_status {
@@ -176,7 +179,8 @@ pub unsafe extern "C" fn rte_engine_start(engine: *mut rte_engine, error: *mut r
 
 /// Drives the engine on the calling thread, at the model's rate, until another thread stops it.
 ///
-/// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`.
+/// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`. RTE_ERR_UNAVAILABLE also,
+/// with nothing changed: options.cpu_mask or options.priority is set, and without threads lanes no thread would heed it.
 /// Threads: any. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_run(engine: *mut rte_engine, error: *mut rte_error) -> rte_status {
@@ -188,7 +192,8 @@ pub unsafe extern "C" fn rte_engine_run(engine: *mut rte_engine, error: *mut rte
 ///
 /// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
 /// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, or another thread
-/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, at the first tick.
+/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init` returned, and
+/// RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
 /// Threads: always the same one. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_tick(engine: *mut rte_engine, wait_ns: u64) -> rte_status {

@@ -1,11 +1,12 @@
 //! The loop of an engine that has a thread: tick, then wait for the next grid point, or for anything to do.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::cohort::{Cohort, Outlook, Plan, Progress};
 use super::shared::Shared;
 use crate::telemetry::{Counters, Level};
-use crate::time::{Next, Overrun, Pace, Rate, real_now};
+use crate::time::{Next, Overrun, Pace, Rate, Threads, real_now};
 use crate::word::{Fault, Nanos};
 
 /// A wait for the lanes is cut into pieces of this length, between which a stop is looked for.
@@ -21,8 +22,10 @@ pub struct Settings {
     pub rate: Option<Rate>,
     /// With a rate.
     pub overrun: Overrun,
-    /// Of our thread.
-    pub thread_name: Box<str>,
+    /// How those of ours are to be.
+    pub threads: Arc<Threads>,
+    /// The lanes have such.
+    pub has_lane_threads: bool,
     /// A callback that takes longer is called stalled.
     pub stall: Nanos,
     /// Copied bytes of a message at most.

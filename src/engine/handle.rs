@@ -16,7 +16,7 @@ use super::shared::Shared;
 use crate::model::Model;
 use crate::output::{Event, Notice};
 use crate::telemetry::Level;
-use crate::time::{Wake, prepare_thread, real_now};
+use crate::time::{Duty, Wake, real_now};
 use crate::word::{Fault, Nanos, Status, hook};
 
 /// A status and what to tell of it.
@@ -123,6 +123,17 @@ impl Engine {
         Ok(())
     }
 
+    /// The caller's thread is left as it is: what is asked of ours is refused where there are none.
+    fn refuse_unheeded(&self) -> Result<(), Failure> {
+        if self.settings.has_lane_threads || self.mode.load(Ordering::Relaxed) != Mode::Unset as u8 {
+            return Ok(());
+        }
+        self.settings.threads.asked().map_or(Ok(()), |asked| {
+            let why = "the thread that drives is the caller's, which is left as it is, and the lanes have none of ours";
+            Err(Failure::new(Status::UNAVAILABLE, format!("{asked}: {why}")))
+        })
+    }
+
     fn refuse_stopped(&self) -> Result<(), Failure> {
         if let Some(status) = self.death() {
             return Err(Failure::new(Status::DEAD, format!("the engine is dead: status {status}")));
@@ -135,30 +146,28 @@ impl Engine {
 
     // ---- a thread of ours, or this one
 
-    /// Drives it on a thread of its own. Returns when the model's `init` has.
+    /// Drives it on a thread of its own. Returns when the model's `init` has. On failure no thread is left.
     pub fn start(self: &Arc<Engine>) -> Result<(), Failure> {
         self.refuse_stopped()?;
         self.claim(Mode::Started, false)?;
         let engine = self.clone();
-        let body = move || {
-            prepare_thread();
-            engine.run_through();
-        };
-        let spawned = std::thread::Builder::new().name(self.settings.thread_name.to_string()).spawn(body);
+        let body = move || engine.run_through(|| engine.settings.threads.prepare(Duty::Tick));
+        let spawned = std::thread::Builder::new().name(self.settings.threads.name().to_string()).spawn(body);
         let handle = spawned.map_err(|error| {
             self.mode.store(Mode::Unset as u8, Ordering::SeqCst);
             Failure::new(Status::MEMORY, format!("no thread for the engine: {error}"))
         })?;
         *self.thread.lock() = Some(handle);
         self.over.sleep(None, || self.opened.load(Ordering::SeqCst) != 1);
-        self.open_result()
+        self.open_result().inspect_err(|_| self.join())
     }
 
     /// Drives it on this thread until it is stopped.
     pub fn run(&self) -> Result<(), Failure> {
         self.refuse_stopped()?;
+        self.refuse_unheeded()?;
         self.claim(Mode::Run, false)?;
-        self.run_through();
+        self.run_through(|| Ok(()));
         self.open_result()?;
         match self.death() {
             None => Ok(()),
@@ -173,13 +182,15 @@ impl Engine {
                 Err(Failure::new(Status::STATE, "the engine was stopped"))
             }
             status => {
-                Err(Failure::new(Status(status), format!("model.init or the lanes' streams failed: status {status}")))
+                let init = || format!("model.init or the lanes' streams failed: status {status}");
+                let words = self.settings.threads.refusal().map_or_else(init, str::to_string);
+                Err(Failure::new(Status(status), words))
             }
         }
     }
 
-    /// From opening to the end, whatever happens.
-    fn run_through(&self) {
+    /// From opening to the end, whatever happens. `prepare`: first of all, the calling thread.
+    fn run_through(&self, prepare: impl FnOnce() -> Result<(), Status>) {
         let mut guard = self.driver.lock();
         let driver = &mut *guard;
         if driver.has_ended {
@@ -188,6 +199,7 @@ impl Engine {
             return self.over.notify();
         }
         let body = AssertUnwindSafe(|| {
+            prepare().map_err(|status| Fault { stage: hook::INIT, status })?;
             self.open(driver)?;
             drive(&self.shared, &mut driver.cohort, &self.settings)
         });
@@ -229,7 +241,10 @@ impl Engine {
     /// The engine is dead: pushes and waits say so, what was delivered can still be popped.
     fn die(&self, fault: Fault, tick: u64) {
         let name = self.model.manifest().stage_name(fault.stage);
-        self.shared.log.say(Level::Error, || format!("the engine is dead: stage {name}, status {}", fault.status));
+        self.shared.log.say(Level::Error, || match self.settings.threads.refusal() {
+            Some(refusal) => format!("the engine is dead: {refusal}"),
+            None => format!("the engine is dead: stage {name}, status {}", fault.status),
+        });
         self.shared.death.store(fault.status.0, Ordering::SeqCst);
         self.shared.inbox.close();
         self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
@@ -247,7 +262,7 @@ impl Engine {
 
     /// One tick, or the rest of one, on this thread. `Ok(false)`: the lanes are still busy.
     pub fn tick(&self, due: Option<&[u64]>, wait: Nanos) -> Result<bool, Status> {
-        self.claim(Mode::Ticked, true).map_err(|failure| failure.status)?;
+        self.refuse_unheeded().and_then(|()| self.claim(Mode::Ticked, true)).map_err(|failure| failure.status)?;
         if self.death().is_some() {
             return Err(Status::DEAD);
         }
@@ -300,13 +315,17 @@ impl Engine {
             return Err(self.still_running());
         }
         self.timed_out.store(false, Ordering::SeqCst);
-        if !self.is_inside()
-            && let Some(thread) = self.thread.lock().take()
-        {
-            // It has done its last; what is left of it is its return.
-            drop(thread.join());
+        if !self.is_inside() {
+            self.join();
         }
         Ok(())
+    }
+
+    /// Our thread, if there is one, has done its last: what is left of it is its return.
+    fn join(&self) {
+        if let Some(thread) = self.thread.lock().take() {
+            drop(thread.join());
+        }
     }
 
     /// Refuses pushes and makes the driving thread look.

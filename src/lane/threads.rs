@@ -6,15 +6,15 @@
 //! stored after the batch was put into the ring, so whoever sees it finds the batch there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use super::{Calls, Fence, Lanes, Outstanding, Place, Target, Work};
 use crate::batch::Batch;
 use crate::model::RawStream;
 use crate::queue::{Ring, Take};
-use crate::time::{Wake, prepare_thread, real_now};
+use crate::time::{Duty, Threads, Wake, real_now};
 use crate::word::{Fault, Lane, Nanos, Queue, Status, hook};
 
 /// How a worker tells a parked engine that a fence has passed.
@@ -55,15 +55,16 @@ struct Crew {
 pub struct ThreadLanes {
     crew: Arc<Crew>,
     threads: Vec<JoinHandle<()>>,
+    plan: Arc<Threads>,
     outstanding: Outstanding,
     /// Before it sleeps for a fence, the engine's thread spins so long.
     spin: Nanos,
-    name: Box<str>,
 }
 
 impl ThreadLanes {
-    /// Lanes that run `target`, with `encodes` queues of ENCODE; `rows`: of the arena. Threads are made by `open`.
-    pub fn new(target: Target, bell: Bell, encodes: usize, rows: u32, spin: Nanos, name: &str) -> ThreadLanes {
+    /// Lanes that run `target`, with `encodes` queues of ENCODE; `rows`: of the arena. Threads are made by `open`, as
+    /// `plan` says.
+    pub fn new(target: Target, bell: Bell, encodes: usize, rows: u32, spin: Nanos, plan: Arc<Threads>) -> ThreadLanes {
         // A tick submits at most a seed, a HOT (isolated: one a row), a DEFERRED and a detach of each row; ENCODE has at
         // most one batch a row.
         let room = 4 * rows as usize + 64;
@@ -76,7 +77,7 @@ impl ThreadLanes {
         };
         let posts = (0..2 + encodes).map(post).collect();
         let crew = Arc::new(Crew { posts, target, bell, closing: AtomicBool::new(false) });
-        ThreadLanes { crew, threads: Vec::new(), outstanding: Outstanding::default(), spin, name: name.into() }
+        ThreadLanes { crew, threads: Vec::new(), plan, outstanding: Outstanding::default(), spin }
     }
 
     fn done(&self, fence: Fence) -> bool {
@@ -113,15 +114,25 @@ impl Lanes for ThreadLanes {
         let encodes = (0..self.crew.posts.len() - 2).map(|number| (Queue::encode(number), format!("encode {number}")));
         let others = [(Lane::Hot, "hot"), (Lane::Deferred, "deferred")];
         let others = others.map(|(lane, name)| (Queue::of(lane), name.to_string()));
+        let (tell, told) = mpsc::channel();
+        let fault = |status| Fault { stage: hook::INIT, status };
         for (queue, suffix) in others.into_iter().chain(encodes) {
-            let crew = self.crew.clone();
-            let thread = std::thread::Builder::new().name(format!("{} {suffix}", self.name));
+            let (crew, plan, tell) = (self.crew.clone(), self.plan.clone(), tell.clone());
+            let duty = if queue.at() < Queue::ENCODE.at() { Duty::Tick } else { Duty::Background };
+            let thread = std::thread::Builder::new().name(format!("{} {suffix}", plan.name()));
             let spawned = thread.spawn(move || {
-                prepare_thread();
-                crew.work(queue);
+                let prepared = plan.prepare(duty);
+                // Nobody listens any more if another thread could not be made.
+                let _ = tell.send(prepared);
+                drop(tell);
+                if prepared.is_ok() {
+                    crew.work(queue);
+                }
             });
-            self.threads.push(spawned.map_err(|_| Fault { stage: hook::INIT, status: Status::MEMORY })?);
+            self.threads.push(spawned.map_err(|_| fault(Status::MEMORY))?);
         }
+        drop(tell);
+        told.iter().collect::<Result<(), Status>>().map_err(fault)?;
         Ok([RawStream::default(); Lane::COUNT])
     }
 

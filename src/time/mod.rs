@@ -9,5 +9,5 @@ mod wake;
 pub use beacon::Beacon;
 pub use clock::{Clock, RealClock, real_now};
 pub use pace::{Next, Overrun, Pace, Rate};
-pub use thread::{ThreadMark, prepare_thread};
+pub use thread::{Duty, ThreadMark, Threads};
 pub use wake::Wake;

@@ -9,8 +9,6 @@ static void engines(void)
 {
     REFUSED("CUDA lanes", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_CUDA", k.options.lanes = RTE_LANES_CUDA);
     REFUSED("two encode lanes", RTE_ERR_UNAVAILABLE, "options.encode_lanes: 2", k.options.encode_lanes = 2);
-    REFUSED("a set of CPUs", RTE_ERR_UNAVAILABLE, "options.cpu_mask: 0x3", k.options.cpu_mask = 3);
-    REFUSED("a priority", RTE_ERR_UNAVAILABLE, "options.priority: 7", k.options.priority = 7);
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
     REFUSED("a record", RTE_ERR_UNAVAILABLE, "options.record_path", k.options.record_path = "record");
     REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
