@@ -546,8 +546,8 @@ typedef struct rte_clock {
     void *user;
     /// Nanoseconds; never goes back. On any thread: pushes are stamped with it.
     uint64_t (*now)(void *user);
-    /// Sleeps until a grid point; may return early, also when it should end for a stop. An engine with nothing to do waits
-    /// on its own.
+    /// Sleeps until a grid point. May return early, also so that a stop is seen; it is called again until `now` has got
+    /// there. An engine with nothing to do waits on its own.
     void (*sleep_until)(void *user, uint64_t ns);
 } rte_clock;
 

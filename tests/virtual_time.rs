@@ -140,6 +140,8 @@ struct Course {
     steps: Vec<u64>,
     /// By tick: how long after its grid point the sleep before it ends, if there is one.
     oversleeps: Vec<u64>,
+    /// One in five ends half-way.
+    sleeps: AtomicU64,
     /// By tick: when it began, and what was missed and late by then.
     seen: Mutex<Vec<Tick>>,
 }
@@ -170,18 +172,19 @@ impl Course {
         };
         let steps = (0..TICKS).map(|_| steps()).collect();
         let oversleeps = (0..TICKS).map(|_| if random(30) == 0 { random(40_000_000) } else { 0 }).collect();
-        Course { now: AtomicU64::new(BEGIN), engine: AtomicPtr::default(), steps, oversleeps, seen: Mutex::default() }
+        let (now, engine, sleeps) = (AtomicU64::new(BEGIN), AtomicPtr::default(), AtomicU64::new(0));
+        Course { now, engine, steps, oversleeps, sleeps, seen: Mutex::default() }
     }
 
     /// What must be seen: of ticks that start at once, running, each is of the point after the one before, but every one
-    /// after `most` such, which is of the last point that has passed.
-    fn expected(&self, rate: (u32, u32), most: u64) -> Vec<Tick> {
+    /// after `most` such, which is of the last point that has passed. And by how much each but the first is after its point.
+    fn expected(&self, rate: (u32, u32), most: u64) -> (Vec<Tick>, Vec<u64>) {
         let time = |point: u64| {
             BEGIN + u64::try_from(u128::from(point) * 1_000_000_000 * u128::from(rate.1) / u128::from(rate.0)).unwrap()
         };
         let (mut point, mut running) = (0, 0);
         let mut tick = Tick { begin: BEGIN, missed: 0, late: 0 };
-        let mut ticks = vec![tick];
+        let (mut ticks, mut lateness) = (vec![tick], vec![]);
         for number in 1..TICKS {
             let end = tick.begin + self.steps[number - 1];
             point += 1;
@@ -198,8 +201,9 @@ impl Course {
                 }
             }
             ticks.push(tick);
+            lateness.push(tick.begin - time(point));
         }
-        ticks
+        (ticks, lateness)
     }
 }
 
@@ -211,8 +215,12 @@ unsafe extern "C-unwind" fn course_now(user: *mut c_void) -> u64 {
 unsafe extern "C-unwind" fn course_sleep(user: *mut c_void, at: u64) {
     // SAFETY: as above.
     let course = unsafe { &*user.cast::<Course>() };
+    let now = course.now.load(Relaxed);
+    assert!(at > now, "the engine sleeps for the future only");
     let number = course.seen.lock().unwrap().len();
-    course.now.store(at + course.oversleeps.get(number).unwrap_or(&0), Relaxed);
+    assert!(number < TICKS, "a sleep for a tick that will not be");
+    let is_short = course.sleeps.fetch_add(1, Relaxed) % 5 == 0;
+    course.now.store(if is_short { now + (at - now) / 2 } else { at + course.oversleeps[number] }, Relaxed);
 }
 
 unsafe extern "C-unwind" fn course_step(user: *mut c_void, _: *mut rte_batch, _: rte_stream) -> i32 {
@@ -251,11 +259,23 @@ fn follow(rate: (u32, u32), options: rte_engine_options, most: u64, seed: u64) {
     host.push(message(RTE_ATTACH, 1), &[]);
     // SAFETY: the engine lives.
     assert_eq!(unsafe { rte_engine_run(host.engine, std::ptr::null_mut()) }, 0);
-    let (seen, expected) = (course.seen.lock().unwrap(), course.expected(rate, most));
+    let (seen, (expected, mut lateness)) = (course.seen.lock().unwrap(), course.expected(rate, most));
     for number in 0..TICKS {
         assert_eq!(seen[number], expected[number], "tick {number} of course {seed} at {rate:?}, at most {most}");
     }
     let Tick { missed, late, .. } = expected[TICKS - 1];
+    let info = host.info();
+    assert_eq!(
+        (info.ticks, info.missed_deadlines, info.late_ticks),
+        (TICKS as u64, missed, late),
+        "nothing after the last"
+    );
+    lateness.sort();
+    let is_near = |said: u64, percent: usize| {
+        let true_one = lateness[(lateness.len() * percent).div_ceil(100) - 1];
+        said >= true_one && said - true_one <= true_one / 16
+    };
+    assert!(is_near(info.late_ns_p50, 50) && is_near(info.late_ns_p99, 99) && info.late_ns_max == lateness[TICKS - 2]);
     assert!(missed > 0 && late > 100, "a course that leaves nothing to be done: {missed} missed, {late} late");
 }
 

@@ -108,8 +108,8 @@ pub struct rte_clock {
     pub user: *mut c_void,
     /// Nanoseconds; never goes back. On any thread: pushes are stamped with it.
     pub now: Option<unsafe extern "C-unwind" fn(user: *mut c_void) -> u64>,
-    /// Sleeps until a grid point; may return early, also when it should end for a stop. An engine with nothing to do waits
-    /// on its own.
+    /// Sleeps until a grid point. May return early, also so that a stop is seen; it is called again until `now` has got
+    /// there. An engine with nothing to do waits on its own.
     pub sleep_until: Option<unsafe extern "C-unwind" fn(user: *mut c_void, ns: u64)>,
 }
 

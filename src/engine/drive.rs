@@ -74,21 +74,26 @@ fn rest(shared: &Shared, outlook: Outlook) {
     }
 }
 
-/// Paced: sleeps until the next tick is due. Grid points that pass while nothing is to do are not missed.
+/// Paced: sleeps until the next tick is due. Grid points that pass while nothing is to do are not missed. Nothing is
+/// counted of a tick that a stop forestalls.
 fn await_point(shared: &Shared, pace: &mut Pace, outlook: Outlook) {
     let clock = &shared.clock;
+    let is_stopping = || shared.stopping.load(Ordering::SeqCst);
     let next = if outlook == Outlook::Nothing {
         park(shared, None);
         Next { at: pace.resume(clock.now()), late: false, missed: 0 }
     } else {
         pace.next(clock.now())
     };
-    Counters::add(&shared.counters.missed_deadlines, next.missed);
-    if next.late {
-        Counters::add(&shared.counters.late_ticks, 1);
-    } else {
+    // A sleep may end early: no tick does begin so.
+    while !next.late && !is_stopping() && clock.now() < next.at {
         clock.sleep_until(next.at, &shared.stopping, &shared.paced);
     }
+    if is_stopping() {
+        return;
+    }
+    Counters::add(&shared.counters.missed_deadlines, next.missed);
+    Counters::add(&shared.counters.late_ticks, next.late.into());
     shared.counters.lateness.record(clock.now().saturating_sub(next.at));
 }
 
