@@ -673,7 +673,8 @@ typedef struct rte_engine_options {
     uint32_t flags;
     /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
     uint64_t stall_ns;
-    /// Before a grid point, or a fence of threads lanes: spin at most this long, the rest asleep; 0 = never spin.
+    /// Before a grid point (not with a clock of your own), or a fence of threads lanes: spin at most this long, the rest
+    /// asleep; 0 = never spin.
     uint64_t spin_ns;
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     const char *trace_path;

@@ -184,7 +184,8 @@ pub struct rte_engine_options {
     pub flags: u32,
     /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
     pub stall_ns: u64,
-    /// Before a grid point, or a fence of threads lanes: spin at most this long, the rest asleep; 0 = never spin.
+    /// Before a grid point (not with a clock of your own), or a fence of threads lanes: spin at most this long, the rest
+    /// asleep; 0 = never spin.
     pub spin_ns: u64,
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     pub trace_path: *const c_char,

@@ -59,6 +59,8 @@ pub struct ThreadLanes {
     outstanding: Outstanding,
     /// Before it sleeps for a fence, the engine's thread spins so long.
     spin: Nanos,
+    /// The fence that was waited for last, and when that ends: a wait may come in pieces.
+    spinning: Option<(Fence, Nanos)>,
 }
 
 impl ThreadLanes {
@@ -77,7 +79,7 @@ impl ThreadLanes {
         };
         let posts = (0..2 + encodes).map(post).collect();
         let crew = Arc::new(Crew { posts, target, bell, closing: AtomicBool::new(false) });
-        ThreadLanes { crew, threads: Vec::new(), plan, outstanding: Outstanding::default(), spin }
+        ThreadLanes { crew, threads: Vec::new(), plan, outstanding: Outstanding::default(), spin, spinning: None }
     }
 
     fn done(&self, fence: Fence) -> bool {
@@ -171,9 +173,15 @@ impl Lanes for ThreadLanes {
     }
 
     fn block(&mut self, fence: Fence, until: Nanos) -> bool {
-        let spin_end = if self.spin > 0 { real_now().saturating_add(self.spin).min(until) } else { 0 };
-        while !self.done(fence) && real_now() < spin_end {
-            std::hint::spin_loop();
+        if self.spin > 0 {
+            let end = match self.spinning {
+                Some((last, end)) if last == fence => end,
+                _ => real_now().saturating_add(self.spin),
+            };
+            self.spinning = Some((fence, end));
+            while !self.done(fence) && real_now() < end.min(until) {
+                std::hint::spin_loop();
+            }
         }
         let post = &self.crew.posts[fence.queue.at()];
         post.passed.sleep(Some(until), || self.done(fence))
