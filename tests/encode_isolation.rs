@@ -50,12 +50,13 @@ fn prompt(text: &str) -> Values {
 /// What happened in each tick, for a pipelined engine or one that is not.
 struct Course {
     pipelined: bool,
+    lanes: Lanes,
     ticks: Vec<Observed>,
 }
 
 impl Course {
     /// The residents join, the encode starts, and in its midst these messages come.
-    fn of(pipelined: bool, events: &[Message]) -> Self {
+    fn of(pipelined: bool, lanes: Lanes, events: &[Message]) -> Self {
         let tick = |number| {
             let mut input = TickInput { number, ..TickInput::default() };
             match number {
@@ -73,10 +74,10 @@ impl Course {
         let config = Config { max_sessions: ROWS, pipelined, ..Config::default() };
         let header = Header { name: "one slow encode".to_owned(), version: Version::Rte, config };
         let scenario = Scenario { header, ticks: (0..TICKS).map(tick).collect() };
-        let mut driver = Driver::new(&scenario, Lanes::Device).expect("an engine");
-        let ticks = scenario.ticks.iter().map(|tick| driver.tick(&tick.input)).collect();
-        driver.finish();
-        Self { pipelined, ticks }
+        let mut driver = Driver::new(&scenario, lanes).expect("an engine");
+        let mut ticks: Vec<Observed> = scenario.ticks.iter().map(|tick| driver.tick(&tick.input)).collect();
+        driver.finish(&mut ticks);
+        Self { pipelined, lanes, ticks }
     }
 
     fn at(&self, tick: i64) -> &Observed {
@@ -99,7 +100,7 @@ impl Course {
     fn assert_steps(&self, session: &str, steps: impl IntoIterator<Item = i64>) {
         let expected: Vec<i64> =
             steps.into_iter().map(|step| self.delivery(step)).filter(|tick| *tick < TICKS).collect();
-        assert_eq!(self.chunks_of(session), expected, "{session}, pipelined: {}", self.pipelined);
+        assert_eq!(self.chunks_of(session), expected, "{session}, {}", self.place());
     }
 
     /// Notices of a session and the ticks in which they came.
@@ -108,7 +109,11 @@ impl Course {
             let notices = self.at(tick).notices.get(session);
             notices.into_iter().flatten().map(move |notice| (tick, notice.as_str()))
         });
-        assert_eq!(ticks.collect::<Vec<_>>(), expected, "{session}, pipelined: {}", self.pipelined);
+        assert_eq!(ticks.collect::<Vec<_>>(), expected, "{session}, {}", self.place());
+    }
+
+    fn place(&self) -> String {
+        format!("{:?} lanes, pipelined: {}", self.lanes, self.pipelined)
     }
 
     fn phase(&self, tick: i64, session: &str) -> Option<Phase> {
@@ -122,16 +127,18 @@ impl Course {
     }
 }
 
-/// Runs a check with and without a pipeline.
-fn both(events: &[Message], check: impl Fn(&Course)) {
-    for pipelined in [true, false] {
-        check(&Course::of(pipelined, events));
+/// Runs a check with and without a pipeline, on streams and on threads.
+fn on_all_lanes(events: &[Message], check: impl Fn(&Course)) {
+    let threads = [false, true].map(|hot_outlasts| Lanes::Threads { encodes: 1, hot_outlasts });
+    for lanes in [Lanes::Device, threads[0], threads[1]] {
+        check(&Course::of(true, lanes, events));
+        check(&Course::of(false, lanes, events));
     }
 }
 
 #[test]
 fn a_slow_encode_holds_up_its_own_row_alone() {
-    both(&[], |course| {
+    on_all_lanes(&[], |course| {
         for bystander in ["a", "b", "c"] {
             course.assert_steps(bystander, 0..TICKS);
         }
@@ -145,7 +152,7 @@ fn a_slow_encode_holds_up_its_own_row_alone() {
 
 #[test]
 fn the_encoding_session_leaves_at_once_and_its_row_when_the_encode_has_ended() {
-    both(&[detach("slow")], |course| {
+    on_all_lanes(&[detach("slow")], |course| {
         for bystander in ["a", "b", "c"] {
             course.assert_steps(bystander, 0..TICKS);
         }
@@ -156,7 +163,7 @@ fn the_encoding_session_leaves_at_once_and_its_row_when_the_encode_has_ended() {
 
 #[test]
 fn who_joins_then_is_seeded_at_once_while_there_is_a_free_row() {
-    both(&[detach("slow"), attach("d"), attach("e")], |course| {
+    on_all_lanes(&[detach("slow"), attach("d"), attach("e")], |course| {
         for bystander in ["a", "b", "c"] {
             course.assert_steps(bystander, 0..TICKS);
         }
@@ -172,7 +179,7 @@ fn who_joins_then_is_seeded_at_once_while_there_is_a_free_row() {
 
 #[test]
 fn another_session_leaves_and_its_row_is_free_at_once() {
-    both(&[detach("b"), attach("d"), attach("e")], |course| {
+    on_all_lanes(&[detach("b"), attach("d"), attach("e")], |course| {
         for bystander in ["a", "c"] {
             course.assert_steps(bystander, 0..TICKS);
         }
@@ -189,7 +196,7 @@ fn another_session_leaves_and_its_row_is_free_at_once() {
 
 #[test]
 fn the_encoding_session_starts_anew_when_the_encode_has_ended() {
-    both(&[reset("slow")], |course| {
+    on_all_lanes(&[reset("slow")], |course| {
         for bystander in ["a", "b", "c"] {
             course.assert_steps(bystander, 0..TICKS);
         }
@@ -201,7 +208,7 @@ fn the_encoding_session_starts_anew_when_the_encode_has_ended() {
 
 #[test]
 fn another_session_starts_anew_at_once() {
-    both(&[reset("b")], |course| {
+    on_all_lanes(&[reset("b")], |course| {
         for bystander in ["a", "c"] {
             course.assert_steps(bystander, 0..TICKS);
         }
@@ -216,7 +223,7 @@ fn another_session_starts_anew_at_once() {
 #[test]
 fn a_pause_of_the_encoding_session_holds_nobody_up() {
     let pause = message("slow", Request::SetActive(false));
-    both(&[pause, attach("d")], |course| {
+    on_all_lanes(&[pause, attach("d")], |course| {
         for bystander in ["a", "b", "c"] {
             course.assert_steps(bystander, 0..TICKS);
         }

@@ -1,6 +1,9 @@
 //! The engine does what the oracle says: driven through its exported functions, it gives the same chunks, notices, calls
 //! and states in every tick of every schedule, on the recorded ones, the hand-made ones and random ones.
 //!
+//! On threads lanes, too, whose answers come in the time of the tick: see [`host::timed`]. What a call came to is seen
+//! there when its work is done, and the oracle says what that changes: see [`oracle::spec::Statuses`].
+//!
 //! `RTE_ORACLE_SCHEDULES=n` sets how many random schedules are run. `RTE_ORACLE_SEED=n` runs that one alone and prints
 //! both sides of each tick.
 
@@ -14,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use oracle::generate;
 use oracle::outcome::TickResult;
 use oracle::schedule::Hook;
-use oracle::spec::{Spec, Switch, Switches};
+use oracle::spec::{Spec, Statuses, Switch, Switches};
 use oracle::trace::{self, Scenario};
 use oracle_host::driver::{Driver, Lanes, Tally, is_refused, pushable};
 use oracle_host::observed::Observed;
@@ -28,6 +31,9 @@ const ENGINE: &str = "hand_rte.jsonl";
 
 /// Random schedules, if the environment says nothing else.
 const SCHEDULES: u64 = 10_000;
+
+/// Those on threads, which take longer.
+const THREADS_SCHEDULES: u64 = 1_000;
 
 /// Counts of what was compared.
 #[derive(Default)]
@@ -66,9 +72,9 @@ fn generated(seed: u64) -> Scenario {
     pushable(&generate::schedule(seed))
 }
 
-fn oracle_of(scenario: &Scenario, switches: Switches) -> Vec<TickResult> {
+fn oracle_of(scenario: &Scenario, switches: Switches, statuses: Statuses) -> Vec<TickResult> {
     let header = &scenario.header;
-    let mut spec = Spec::new(&header.config, header.version, switches);
+    let mut spec = Spec::new(&header.config, header.version, switches).seeing(statuses);
     scenario.ticks.iter().map(|tick| spec.tick(&tick.input)).collect()
 }
 
@@ -78,30 +84,47 @@ fn is_refused_model(scenario: &Scenario) -> bool {
     !config.has_encode && !config.heavy.is_empty()
 }
 
+/// Threads lanes of each kind, in turn.
+fn threads(number: u64) -> Lanes {
+    Lanes::Threads { encodes: 1 + (number % 3) as u32, hot_outlasts: number % 2 == 1 }
+}
+
 /// Runs a scenario on the engine and compares each tick with the oracle. Gives what the engine did.
 fn compare(scenario: &Scenario, lanes: Lanes, count: &mut Count) -> Vec<Observed> {
     let mut driver = Driver::new(scenario, lanes).expect("an engine");
-    let results = oracle_of(scenario, Switches::ALL);
+    let results = oracle_of(scenario, Switches::ALL, lanes.statuses());
+    let expected: Vec<Observed> =
+        results.iter().map(|result| lanes.comparable(Observed::expected(result, driver.names()))).collect();
+    let place = |tick: usize| format!("{} on {lanes:?} lanes, tick {tick}", scenario.header.name);
+    let check = |tick: usize, seen: &Observed, expected: &Observed| {
+        let difference = || seen.difference(expected);
+        assert!(seen == expected, "{}: engine and oracle differ:\n{}\n{scenario}", place(tick), difference());
+    };
     let mut seen = Vec::new();
-    for (tick, result) in scenario.ticks.iter().zip(&results) {
-        let place = format!("{} on {lanes:?} lanes, tick {}", scenario.header.name, tick.input.number);
+    for (at, (tick, expected)) in scenario.ticks.iter().zip(&expected).enumerate() {
         let observed = catch_unwind(AssertUnwindSafe(|| driver.tick(&tick.input))).unwrap_or_else(|panic| {
-            println!("{place}: the driver gives up\n{scenario}");
+            println!("{}: the driver gives up\n{scenario}", place(at));
             resume_unwind(panic)
         });
-        let expected = Observed::expected(result, driver.names());
-        if observed != expected {
-            panic!("{place}: engine and oracle differ:\n{}\n{scenario}", observed.difference(&expected));
-        }
+        check(at, &observed, &expected.without_calls());
         seen.push(observed);
     }
-    count.add(&seen, driver.finish());
+    let tally = driver.finish(&mut seen);
+    seen = seen.into_iter().map(|observed| lanes.comparable(observed)).collect();
+    seen.iter().zip(&expected).enumerate().for_each(|(at, (seen, expected))| check(at, seen, expected));
+    count.add(&seen, tally);
     seen
+}
+
+fn compare_on_threads(scenario: &Scenario, count: &mut Count) {
+    for number in 0..6 {
+        compare(scenario, threads(number), count);
+    }
 }
 
 #[test]
 fn the_engine_equals_the_oracle_on_the_recorded_schedules() {
-    let (mut count, mut refused) = (Count::default(), 0);
+    let (mut count, mut on_threads, mut refused) = (Count::default(), Count::default(), 0);
     for mut scenario in recorded(&REFERENCE) {
         if is_refused_model(&scenario) {
             let (status, message) = Driver::new(&scenario, Lanes::Device).err().expect("no engine for such a model");
@@ -111,16 +134,19 @@ fn the_engine_equals_the_oracle_on_the_recorded_schedules() {
             scenario.header.config.has_encode = true;
         }
         compare(&scenario, Lanes::Device, &mut count);
+        compare_on_threads(&scenario, &mut on_threads);
     }
-    count.print("recorded");
+    count.print("recorded, on streams");
+    on_threads.print("recorded, on threads");
     println!("{refused} of them with a model that is refused without an ENCODE stage, and was given one");
     assert_eq!((count.schedules, refused), (238, 5));
 }
 
 #[test]
 fn the_engine_equals_the_hand_made_outcomes() {
-    let mut count = Count::default();
+    let (mut count, mut on_threads) = (Count::default(), Count::default());
     for scenario in recorded(&[ENGINE]) {
+        compare_on_threads(&scenario, &mut on_threads);
         let seen = compare(&scenario, Lanes::Device, &mut count);
         for (tick, seen) in scenario.ticks.iter().zip(seen) {
             let place = format!("{} tick {}", scenario.header.name, tick.input.number);
@@ -133,7 +159,8 @@ fn the_engine_equals_the_hand_made_outcomes() {
             assert!(seen.finalized.iter().eq(finalized), "{place}: finalize");
         }
     }
-    count.print("hand-made");
+    count.print("hand-made, on streams");
+    on_threads.print("hand-made, on threads");
     assert_eq!(count.schedules, 30);
 }
 
@@ -149,13 +176,13 @@ fn encodes_like_inline(scenario: &Scenario) -> bool {
     // Two encodes of one tick end one after the other on a stream.
     let is_alone = |result: &TickResult| result.calls_of(|hook| hook == Hook::Encode).len() <= 1;
     scenario.ticks.iter().all(|tick| lasts_one(tick.input.encode_ticks))
-        && oracle_of(scenario, Switches::ALL).iter().all(is_alone)
+        && oracle_of(scenario, Switches::ALL, Statuses::AtReturn).iter().all(is_alone)
 }
 
 #[test]
 fn the_engine_equals_the_oracle_on_random_schedules() {
     if let Some(seed) = number_of("RTE_ORACLE_SEED") {
-        return show(seed);
+        return show(seed, Lanes::Device);
     }
     let (mut device, mut inline) = (Count::default(), Count::default());
     for seed in 0..number_of("RTE_ORACLE_SCHEDULES").unwrap_or(SCHEDULES) {
@@ -170,19 +197,34 @@ fn the_engine_equals_the_oracle_on_random_schedules() {
     assert!(inline.schedules > 0);
 }
 
-/// Prints a random schedule, and both sides of each tick up to the first that differs.
-fn show(seed: u64) {
-    let scenario = generated(seed);
-    println!("{scenario}");
-    let mut driver = Driver::new(&scenario, Lanes::Device).expect("an engine");
-    for (tick, result) in scenario.ticks.iter().zip(oracle_of(&scenario, Switches::ALL)) {
-        let expected = Observed::expected(&result, driver.names());
-        println!("tick {}: oracle {expected:?}", tick.input.number);
-        let observed = driver.tick(&tick.input);
-        println!("tick {}: engine {observed:?}", tick.input.number);
-        assert!(observed == expected, "they differ:\n{}", observed.difference(&expected));
+#[test]
+fn the_engine_equals_the_oracle_on_random_schedules_on_threads() {
+    if let Some(seed) = number_of("RTE_ORACLE_SEED") {
+        return show(seed, threads(seed));
     }
-    println!("{:?}", driver.finish());
+    let mut count = Count::default();
+    for seed in 0..number_of("RTE_ORACLE_SCHEDULES").unwrap_or(THREADS_SCHEDULES) {
+        compare(&generated(seed), threads(seed), &mut count);
+    }
+    count.print("random, on threads");
+}
+
+/// Prints a random schedule, both sides of each tick, and in the end what was called.
+fn show(seed: u64, lanes: Lanes) {
+    let scenario = generated(seed);
+    println!("{lanes:?}: {scenario}");
+    let mut driver = Driver::new(&scenario, lanes).expect("an engine");
+    let mut seen = Vec::new();
+    for (tick, result) in scenario.ticks.iter().zip(oracle_of(&scenario, Switches::ALL, lanes.statuses())) {
+        println!("tick {}: oracle {:?}", tick.input.number, Observed::expected(&result, driver.names()));
+        seen.push(driver.tick(&tick.input));
+        println!("tick {}: engine {:?}", tick.input.number, seen.last());
+    }
+    println!("{:?}", driver.finish(&mut seen));
+    for (tick, seen) in scenario.ticks.iter().zip(&seen) {
+        println!("tick {}: calls {:?} {:?}, failed {:?}", tick.input.number, seen.calls, seen.finalized, seen.errors);
+    }
+    compare(&scenario, lanes, &mut Count::default());
 }
 
 /// Whether the engine differs from what the oracle gives without a rule. Calls of finalize are looked at only where
@@ -213,19 +255,18 @@ fn without_any_one_rule_the_oracle_differs_from_the_engine() {
     let mut ill_formed = 0;
     for (at, scenario) in scenarios.iter().enumerate() {
         let mut driver = Driver::new(scenario, Lanes::Device).expect("an engine");
-        let engine: Vec<Observed> = scenario.ticks.iter().map(|tick| driver.tick(&tick.input)).collect();
+        let mut engine: Vec<Observed> = scenario.ticks.iter().map(|tick| driver.tick(&tick.input)).collect();
         let messages = scenario.ticks.iter().flat_map(|tick| &tick.input.messages);
         ill_formed += messages.filter(|message| is_refused(message)).count();
-        for switch in Switch::ALL {
-            let oracle = oracle_of(scenario, Switches::ALL.without(switch));
-            let mut pairs = engine.iter().zip(oracle);
-            let differs = pairs.any(|(engine, oracle)| {
-                let oracle = Observed::expected(&oracle, driver.names());
-                differs(engine, &oracle, switch)
-            });
+        let oracles = Switch::ALL.map(|switch| {
+            let oracle = oracle_of(scenario, Switches::ALL.without(switch), Statuses::AtReturn);
+            oracle.iter().map(|result| Observed::expected(result, driver.names())).collect::<Vec<_>>()
+        });
+        driver.finish(&mut engine);
+        for (switch, oracle) in Switch::ALL.into_iter().zip(oracles) {
+            let differs = engine.iter().zip(&oracle).any(|(engine, oracle)| differs(engine, oracle, switch));
             effects.entry(switch.name()).or_default()[usize::from(at >= recorded)] += usize::from(differs);
         }
-        driver.finish();
     }
     println!(
         "schedules on which the engine differs from the oracle with one rule off: of {recorded} recorded and hand-made, \

@@ -45,16 +45,23 @@ pub unsafe extern "C" fn rte_engine_new(
             return Err(Failure::new(Status::ARGUMENT, "out: NULL"));
         }
         // SAFETY: the host's descriptors are NULL or valid, by the contract of this call.
-        let engine = unsafe { make(model, options)? };
+        let engine = unsafe { engine_with(model, options, |lanes| lanes)? };
         // SAFETY: the host gave a valid place for a pointer.
-        unsafe { out.write_unaligned(Arc::into_raw(engine).cast_mut().cast()) };
+        unsafe { out.write_unaligned(engine) };
         Ok(())
     })
 }
 
+/// As `rte_engine_new`, on the lanes that `wrap` makes of those that the options name: for tests of the engine.
+///
 /// # Safety
 /// Both are NULL or descriptors whose pointers are valid for this call.
-unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> Result<Arc<Engine>, Failure> {
+#[doc(hidden)]
+pub unsafe fn engine_with(
+    model: *const rte_model,
+    options: *const rte_engine_options,
+    wrap: impl FnOnce(Box<dyn Lanes>) -> Box<dyn Lanes>,
+) -> Result<*mut rte_engine, Failure> {
     // SAFETY: the caller's promise.
     let (model, options) = unsafe { (CModel::read(model)?, options::read(options)?) };
     // SAFETY: the caller's promise.
@@ -126,11 +133,11 @@ unsafe fn make(model: *const rte_model, options: *const rte_engine_options) -> R
         None => Box::new(InlineLanes::new(target.clone())),
     };
     let device = table.clone().map(|table| Arc::new(Releases(table)) as Arc<dyn ReleaseFence>);
-    let cohort = Cohort::new(shared, target, lanes, plan, device).ok_or_else(no_memory)?;
+    let cohort = Cohort::new(shared, target, wrap(lanes), plan, device).ok_or_else(no_memory)?;
     // The host's objects are taken on success only.
     model.take();
     table.into_iter().for_each(|table| table.take());
-    Ok(Engine::new(cohort, settings))
+    Ok(Arc::into_raw(Engine::new(cohort, settings)).cast_mut().cast())
 }
 
 /// What an engine of this shape takes at least. One that cannot be is refused by it: most of what is allocated later is

@@ -1,10 +1,12 @@
 //! An engine through the exported functions.
 
 use std::ffi::CStr;
+use std::ops::Range;
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 use rte::abi::engine::{
-    rte_engine, rte_engine_free, rte_engine_new, rte_engine_step, rte_engine_stop, rte_engine_tick,
+    engine_with, rte_engine, rte_engine_free, rte_engine_new, rte_engine_step, rte_engine_stop, rte_engine_tick,
 };
 use rte::abi::inbox::rte_inbox_push;
 use rte::abi::info::{rte_engine_get_info, rte_engine_info, rte_session_get_info, rte_session_info};
@@ -14,6 +16,10 @@ use rte::abi::options::rte_engine_options;
 use rte::abi::outbox::{rte_outbox_pop, rte_output_release};
 use rte::abi::output::rte_output;
 use rte::abi::status::{rte_error, rte_status, rte_status_code};
+use rte::lane::Lanes;
+
+use super::device::Device;
+use super::timed::{Ends, TimedLanes};
 
 /// Done.
 pub const OK: rte_status = rte_status_code::RTE_OK as rte_status;
@@ -168,6 +174,23 @@ impl Engine {
         Err((status, text.to_string_lossy().into_owned()))
     }
 
+    /// Makes one whose lanes are seen in the time of a clock.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Engine::new`].
+    pub unsafe fn timed(
+        model: &rte_model,
+        options: &rte_engine_options,
+        clock: &Arc<Device>,
+        ends: Ends,
+    ) -> Result<Self, (rte_status, String)> {
+        let wrap = |lanes| Box::new(TimedLanes::new(lanes, clock.clone(), ends)) as Box<dyn Lanes>;
+        // SAFETY: the caller's promise.
+        let handle = unsafe { engine_with(model, options, wrap) };
+        handle.map(|handle| Self { handle }).map_err(|failure| (failure.status.0, failure.message))
+    }
+
     /// Pushes a message whose values are copied.
     pub fn push(&self, message: &Message) -> rte_status {
         let values = message.values.iter().map(|(key, bytes)| rte_value {
@@ -216,6 +239,26 @@ impl Engine {
     pub fn step(&mut self, due: &[u64]) -> rte_status {
         // SAFETY: the engine lives, and `due` until the call is over.
         unsafe { rte_engine_step(self.handle, due.as_ptr(), due.len(), 0) }
+    }
+
+    /// One tick of these sessions, or of all. While the lanes are busy the time of `clock` moves on, and the tick goes on;
+    /// it must not take longer than `time`. Gives how it ended.
+    pub fn tick_through(&mut self, due: Option<&[u64]>, clock: Option<&Device>, time: Range<u64>) -> rte_status {
+        if let Some(clock) = clock {
+            clock.set_now(time.start);
+        }
+        loop {
+            let status = match due {
+                None => self.tick(),
+                Some(due) => self.step(due),
+            };
+            if status != AGAIN {
+                return status;
+            }
+            let clock = clock.expect("inline lanes are never busy");
+            clock.set_now(clock.now() + 1);
+            assert!(clock.now() < time.end, "the tick of {time:?} waits for more than its own work");
+        }
     }
 
     /// One output, or why there is none. The library has its record back.

@@ -2,7 +2,9 @@
 //!
 //! - [`engine`]: an engine, what is pushed into it, what is popped from it;
 //! - [`batch`]: a batch as a stage sees it;
-//! - [`device`]: a backend whose clock is set by the test.
+//! - [`device`]: a backend whose clock is set by the test;
+//! - [`timed`]: threads lanes in the time of that clock;
+//! - [`traffic`]: which callbacks are inside a model at once.
 
 // Each test program includes this folder and uses its own part of it.
 #![allow(dead_code)]
@@ -10,3 +12,5 @@
 pub mod batch;
 pub mod device;
 pub mod engine;
+pub mod timed;
+pub mod traffic;

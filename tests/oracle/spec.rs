@@ -17,6 +17,18 @@ use super::schedule::{Config, Fault, Hook, SessionName, TickInput, Version};
 
 pub use switch::{Switch, Switches};
 
+/// When it is seen, and acted on, what a call came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statuses {
+    /// When it returns.
+    AtReturn,
+    /// When its work is done. That of ENCODE takes its time.
+    AtFence {
+        /// HOT of a pipelined tick is done only when the next one has begun.
+        hot_outlasts: bool,
+    },
+}
+
 /// Encodes that a row sits out before it steps once.
 const ENCODES_RUNNING: u32 = 2;
 
@@ -109,6 +121,8 @@ struct Retiring {
 #[derive(Clone, Default)]
 struct Batch {
     slots: BTreeMap<usize, Slot>,
+    /// What HOT came to, until that is acted on.
+    unseen: Option<LaneResult>,
 }
 
 #[derive(Clone)]
@@ -116,6 +130,16 @@ struct Slot {
     session: SessionName,
     /// Set by HOT.
     value: u8,
+}
+
+/// What became of the rows of one lane's stages.
+#[derive(Clone, Default)]
+struct LaneResult {
+    succeeded: Vec<usize>,
+    /// Rows whose own status is an error, or that failed when run alone.
+    failed: Vec<usize>,
+    /// The batch is lost as a whole.
+    lost: bool,
 }
 
 /// A session that this tick is to step, with the conditioning it is stepped with.
@@ -130,6 +154,7 @@ pub struct Spec {
     config: Config,
     version: Version,
     switches: Switches,
+    statuses: Statuses,
     /// In order of attachment.
     sessions: Vec<Session>,
     /// An ill-formed ATTACH took this row before it killed the loop (reference only).
@@ -140,6 +165,8 @@ pub struct Spec {
     /// In order of their start.
     encodes: Vec<Encode>,
     encode_lane_free_at: i64,
+    /// When calls of ENCODE end that have failed and of which nobody was told.
+    untold_encodes: Vec<i64>,
     retiring: BTreeMap<usize, Retiring>,
     in_flight: Option<Batch>,
     /// Whole-batch failures in a row.
@@ -166,6 +193,7 @@ impl Spec {
             config: config.clone(),
             version,
             switches,
+            statuses: Statuses::AtReturn,
             sessions: Vec::new(),
             half_attached: None,
             generations: 0,
@@ -173,12 +201,18 @@ impl Spec {
             model: BTreeMap::new(),
             encodes: Vec::new(),
             encode_lane_free_at: 0,
+            untold_encodes: Vec::new(),
             retiring: BTreeMap::new(),
             in_flight: None,
             hot_losses: 0,
             deferred_losses: 0,
             now: Now::default(),
         }
+    }
+
+    /// The same, on other lanes.
+    pub fn seeing(self, statuses: Statuses) -> Self {
+        Self { statuses, ..self }
     }
 
     /// Runs one tick.

@@ -6,19 +6,24 @@ use std::sync::Arc;
 use rte::abi::info::{RTE_PENDING, rte_session_info};
 use rte::abi::message::{RTE_ACTION, RTE_ATTACH, RTE_DETACH, RTE_DRAIN, RTE_PARTIAL, RTE_PAUSE, RTE_RESET, RTE_RESUME};
 use rte::abi::options::{
-    RTE_LANES_HOST, RTE_LANES_INLINE, RTE_PIPELINE_OFF, RTE_PIPELINE_ON, rte_backend, rte_engine_options,
+    RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS, RTE_PIPELINE_OFF, RTE_PIPELINE_ON, rte_backend,
+    rte_engine_options,
 };
 use rte::abi::output::{RTE_CHUNK, RTE_REJECTED, RTE_TICK_FAILED};
 use rte::abi::status::{rte_status, rte_status_code};
+use rte::lane::Calls;
+use rte::word::Lane;
 
 use super::keys::{EncodedValues, Names, SEED};
 use super::ledger::Ledger;
-use super::model::{CHUNK_BYTES, Model, hook_of};
+use super::model::{CHUNK_BYTES, Model, TICK, encode_lengths, hook_of};
 use super::observed::{Observed, RowState, is_compared, phase_of};
 use crate::host::device::Device;
 use crate::host::engine::{AGAIN, CLOSED, Engine, Message as Pushed, OK, Output, descriptor_size, zeroed};
+use crate::host::timed::Ends;
 use crate::oracle::outcome::Phase;
 use crate::oracle::schedule::{Config, Hook, Message, Request, TickInput};
+use crate::oracle::spec::Statuses;
 use crate::oracle::trace::Scenario;
 
 const UNKNOWN: rte_status = rte_status_code::RTE_ERR_UNKNOWN as rte_status;
@@ -32,12 +37,38 @@ pub enum Lanes {
     Device,
     /// On the calling thread.
     Inline,
+    /// On threads, seen in the time of the tick.
+    Threads {
+        /// Threads of ENCODE.
+        encodes: u32,
+        /// HOT is done only when the next tick has begun, if that is pipelined.
+        hot_outlasts: bool,
+    },
+}
+
+impl Lanes {
+    /// When it is seen what a call came to.
+    pub fn statuses(self) -> Statuses {
+        match self {
+            Self::Device | Self::Inline => Statuses::AtReturn,
+            Self::Threads { hot_outlasts, .. } => Statuses::AtFence { hot_outlasts },
+        }
+    }
+
+    /// What can be known of a tick.
+    pub fn comparable(self, observed: Observed) -> Observed {
+        match self {
+            Self::Device | Self::Inline => observed,
+            Self::Threads { encodes, .. } => observed.by_queue(encodes),
+        }
+    }
 }
 
 /// See the module's comment.
 pub struct Driver {
     engine: Engine,
     model: Arc<Model>,
+    /// The streams, or the clock of the threads.
     device: Option<Arc<Device>>,
     config: Config,
     names: Names,
@@ -80,22 +111,32 @@ impl Driver {
     pub fn new(scenario: &Scenario, lanes: Lanes) -> Result<Self, (rte_status, String)> {
         let config = scenario.header.config.clone();
         let names = Names::of(scenario);
-        let device = (lanes == Lanes::Device).then(Device::new);
-        let model = Model::new(&config, &names, device.clone());
+        let is_on_threads = matches!(lanes, Lanes::Threads { .. });
+        let device = (lanes != Lanes::Inline).then(Device::new);
+        let streams = device.clone().filter(|_| lanes == Lanes::Device);
+        let model = Model::new(scenario, &names, streams.clone(), is_on_threads);
         let (keys, stages) = (names.declared(), Model::stages(&config));
         let mut table = model.table(&config);
         (table.keys, table.key_count) = (keys.as_ptr(), u32::try_from(keys.len()).expect("few"));
         (table.stages, table.stage_count) = (stages.as_ptr(), u32::try_from(stages.len()).expect("few"));
-        let backend = device.as_ref().map(Device::table);
-        let options = options(&config, backend.as_ref());
+        let backend = streams.as_ref().map(Device::table);
+        let options = options(&config, lanes, backend.as_ref());
         // SAFETY: tables and arrays live until the call is over; model and device until their `destroy`.
-        let engine = match unsafe { Engine::new(&table, &options) } {
+        let engine = unsafe {
+            match &device {
+                Some(clock) if is_on_threads => {
+                    Engine::timed(&table, &options, clock, ends(scenario, lanes, clock.clone()))
+                }
+                _ => Engine::new(&table, &options),
+            }
+        };
+        let engine = match engine {
             Ok(engine) => engine,
             Err(error) => {
                 // Nothing was taken.
                 // SAFETY: the counts that the tables took.
                 unsafe { Arc::decrement_strong_count(Arc::as_ptr(&model)) };
-                if let Some(device) = &device {
+                if let Some(device) = &streams {
                     // SAFETY: as above.
                     unsafe { Arc::decrement_strong_count(Arc::as_ptr(device)) };
                 }
@@ -111,23 +152,14 @@ impl Driver {
         &mut self.names
     }
 
-    /// One tick.
+    /// One tick. Which calls it has made is known in the end.
     pub fn tick(&mut self, input: &TickInput) -> Observed {
         for message in &input.messages {
             self.push(message);
         }
-        let encode_ticks = input.encode_ticks.unwrap_or(self.config.encode_ticks).unsigned_abs();
-        self.model.state().begin_tick(&input.faults, encode_ticks);
-        if let Some(device) = &self.device {
-            device.set_now(input.number.unsigned_abs());
-        }
-        let status = match &input.due {
-            None => self.engine.tick(),
-            Some(due) => {
-                let due: Vec<u64> = due.iter().map(|name| self.names.id(name)).collect();
-                self.engine.step(&due)
-            }
-        };
+        let due = input.due.as_ref().map(|due| due.iter().map(|name| self.names.id(name)).collect::<Vec<_>>());
+        let begin = input.number.unsigned_abs() * TICK;
+        let status = self.engine.tick_through(due.as_deref(), self.device.as_deref(), begin..begin + TICK);
         assert_eq!(status, OK, "the tick");
         let mut observed = Observed::default();
         let (outputs, status) = self.engine.pop_all();
@@ -135,7 +167,6 @@ impl Driver {
         for output in &outputs {
             self.take(output, input.number, &mut observed);
         }
-        self.take_calls(&mut observed);
         self.take_state(&mut observed);
         self.check_rows();
         self.raise_complaints();
@@ -207,8 +238,11 @@ impl Driver {
         }
     }
 
-    fn take_calls(&mut self, observed: &mut Observed) {
-        for call in self.model.state().take_calls() {
+    /// Puts the calls where they were issued.
+    fn take_calls(&mut self, ticks: &mut [Observed]) {
+        for (tick, call) in self.model.state().take_calls() {
+            // Those of the stop are no tick's.
+            let Some(observed) = ticks.get_mut(tick as usize) else { continue };
             if call.failed && call.hook != Hook::Detach && !observed.errors.contains(&call.hook.name()) {
                 observed.errors.push(call.hook.name());
             }
@@ -225,7 +259,9 @@ impl Driver {
             let Some(info) = self.engine.session_info(self.names.id(name)) else { continue };
             let (row, phase) = (info.row as usize, phase_of(info.state));
             let applied = match phase {
-                Phase::Encoding | Phase::Ready => self.model.state().applied(row, phase == Phase::Encoding).cloned(),
+                Phase::Encoding | Phase::Ready => {
+                    self.model.state().applied(row, phase == Phase::Encoding, info.encodes).cloned()
+                }
                 Phase::Pending | Phase::Quarantined => None,
             };
             let age = if phase == Phase::Pending { -1 } else { info.age.cast_signed() };
@@ -259,25 +295,25 @@ impl Driver {
     }
 
     fn raise_complaints(&mut self) {
-        let mut complaints = self.model.state().take_complaints();
+        let mut complaints = self.model.take_complaints();
         complaints.extend(self.ledger.take_complaints());
         complaints.extend(self.device.iter().flat_map(|device| device.complaints()));
         assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     }
 
-    /// Stops and frees the engine, and checks that everything has come to its end.
-    pub fn finish(mut self) -> Tally {
-        self.model.state().begin_tick(&[], 1);
+    /// Stops and frees the engine, and checks that everything has come to its end. Says in `ticks` what was called.
+    pub fn finish(mut self, ticks: &mut [Observed]) -> Tally {
         assert_eq!(self.engine.stop(), OK, "the stop");
         let (outputs, status) = self.engine.pop_all();
         assert_eq!(status, CLOSED, "the outbox of a stopped engine");
         for output in &outputs {
             self.ledger.enter(output);
-            if output.kind == RTE_TICK_FAILED {
+            if output.kind == RTE_TICK_FAILED && hook_of(output.stage) == Hook::Detach {
                 self.failed_detaches += output.dropped;
             }
         }
         self.raise_complaints();
+        self.take_calls(ticks);
         assert_eq!(self.ledger.open(), Vec::<u64>::new(), "lives that have not ended");
         {
             let state = self.model.state();
@@ -303,10 +339,30 @@ fn bytes_of(values: &EncodedValues) -> Vec<(usize, Vec<u8>)> {
     values.iter().map(|(key, value)| (*key, value.to_bytes().to_vec())).collect()
 }
 
-fn options(config: &Config, backend: Option<&rte_backend>) -> rte_engine_options {
+/// The time that work takes on threads.
+fn ends(scenario: &Scenario, lanes: Lanes, clock: Arc<Device>) -> Ends {
+    let lengths = encode_lengths(scenario);
+    let hot_length = if matches!(lanes, Lanes::Threads { hot_outlasts: true, .. }) { TICK / 2 } else { 0 };
+    Box::new(move |lane, calls, begin| {
+        let tick = clock.now() / TICK;
+        match (lane, calls) {
+            (Lane::Hot, Calls::Stages) => tick * TICK + hot_length,
+            (Lane::Encode, Calls::Stages) => begin + lengths[tick as usize],
+            _ => begin,
+        }
+    })
+}
+
+fn options(config: &Config, lanes: Lanes, backend: Option<&rte_backend>) -> rte_engine_options {
+    let (kind, encode_lanes) = match lanes {
+        Lanes::Device => (RTE_LANES_HOST, 0),
+        Lanes::Inline => (RTE_LANES_INLINE, 0),
+        Lanes::Threads { encodes, .. } => (RTE_LANES_THREADS, encodes),
+    };
     rte_engine_options {
         struct_size: descriptor_size::<rte_engine_options>(),
-        lanes: if backend.is_some() { RTE_LANES_HOST } else { RTE_LANES_INLINE },
+        lanes: kind,
+        encode_lanes,
         pipeline: if config.pipelined { RTE_PIPELINE_ON } else { RTE_PIPELINE_OFF },
         backend: backend.map_or(std::ptr::null(), std::ptr::from_ref),
         seed_attempts: config.attempts,

@@ -2,6 +2,7 @@
 //!
 //! It keeps what it was called for, fails where the scenario has armed a fault, and complains of everything that the
 //! engine must never do: rows touched outside their life, two lanes in one row's way, values that do not hang together.
+//! On threads lanes a call may come ticks after it was issued: what it fails with is that of the tick which issued it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::c_void;
@@ -19,16 +20,28 @@ use super::keys::{EncodedValues, Names, SEED};
 use crate::host::batch::{Batch, Member};
 use crate::host::device::Device;
 use crate::host::engine::{AGAIN, OK, descriptor_size, zeroed};
+use crate::host::traffic::{Errand, Traffic};
 use crate::oracle::codec::Encoded;
 use crate::oracle::digest;
 use crate::oracle::outcome::Call;
 use crate::oracle::schedule::{Config, Fault, Gate, Hook};
+use crate::oracle::trace::Scenario;
 
 /// Bytes of a chunk.
 pub const CHUNK_BYTES: usize = 24;
 
 /// The stages, by index.
 const STAGES: [(Hook, u32); 3] = [(Hook::Hot, RTE_HOT), (Hook::Deferred, RTE_DEFERRED), (Hook::Encode, RTE_ENCODE)];
+
+/// How long a tick is on the lanes' clock.
+pub const TICK: u64 = 2;
+
+/// By tick: how long an encode takes that starts in it.
+pub fn encode_lengths(scenario: &Scenario) -> Vec<u64> {
+    let usual = scenario.header.config.encode_ticks;
+    let ticks = scenario.ticks.iter().map(|tick| tick.input.encode_ticks.unwrap_or(usual));
+    ticks.map(|ticks| TICK * ticks.unsigned_abs()).collect()
+}
 
 /// The hook that a stage number stands for.
 pub fn hook_of(stage: u32) -> Hook {
@@ -54,23 +67,26 @@ pub fn status_of_row(hook: Hook) -> rte_status {
 /// The model. The engine holds a count of it until its `destroy` was called.
 pub struct Model {
     state: Mutex<State>,
+    traffic: Traffic,
 }
 
 /// Everything that the model knows.
 pub struct State {
     max_sessions: usize,
+    pipelined: bool,
     gate: Option<Gate>,
     /// By key; the first is [`SEED`]. What a batch's columns must look like.
     keys: Vec<KeyFacts>,
     sessions: HashMap<u64, String>,
-    /// Where ENCODE takes its time; inline lanes have none.
+    /// Where ENCODE takes its time; inline lanes have none, and threads lanes see to it themselves.
     device: Option<Arc<Device>>,
-    /// Of this tick.
-    faults: Vec<Fault>,
-    encode_ticks: u64,
+    /// By tick.
+    faults: Vec<Vec<Fault>>,
+    encode_lengths: Vec<u64>,
     rows: BTreeMap<usize, Row>,
     latent: [BTreeMap<usize, Latent>; 2],
-    calls: Vec<Call>,
+    /// With the ticks that issued them.
+    calls: Vec<(u64, Call)>,
     complaints: Vec<String>,
     /// Lives that were seeded, and those detached, by generation.
     seeded: BTreeSet<u64>,
@@ -92,6 +108,8 @@ struct Row {
     applied: EncodedValues,
     /// What the last ENCODE has made, until HOT was seen to go by it.
     encoded: Option<EncodedValues>,
+    /// Calls of ENCODE.
+    encodes: u64,
     /// When the last ENCODE is done.
     encoding_until: u64,
     /// What the last successful batch of each stage saw.
@@ -107,19 +125,21 @@ struct Latent {
 }
 
 impl Model {
-    /// A model for a scenario.
-    pub fn new(config: &Config, names: &Names, device: Option<Arc<Device>>) -> Arc<Self> {
+    /// A model for a scenario. `is_on_threads`: its callbacks come from several.
+    pub fn new(scenario: &Scenario, names: &Names, device: Option<Arc<Device>>, is_on_threads: bool) -> Arc<Self> {
+        let config = &scenario.header.config;
         let keys = names.declared();
         let keys = keys.iter().map(|key| KeyFacts { size: key.size, is_heavy: key.flags != 0 });
         let sessions = names.sessions().iter().map(|name| (names.id(name), name.clone()));
         let state = State {
             max_sessions: config.max_sessions,
+            pipelined: config.pipelined,
             gate: config.gate,
             keys: keys.collect(),
             sessions: sessions.collect(),
             device,
-            faults: Vec::new(),
-            encode_ticks: 1,
+            faults: scenario.ticks.iter().map(|tick| tick.input.faults.clone()).collect(),
+            encode_lengths: encode_lengths(scenario),
             rows: BTreeMap::new(),
             latent: [BTreeMap::new(), BTreeMap::new()],
             calls: Vec::new(),
@@ -128,7 +148,7 @@ impl Model {
             detached: BTreeSet::new(),
             failed_detaches: 0,
         };
-        Arc::new(Self { state: Mutex::new(state) })
+        Arc::new(Self { state: Mutex::new(state), traffic: Traffic::new(is_on_threads) })
     }
 
     /// The stages of a scenario's model.
@@ -162,23 +182,19 @@ impl Model {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+
+    /// The complaints since the last time.
+    pub fn take_complaints(&self) -> Vec<String> {
+        let mut complaints = std::mem::take(&mut self.state().complaints);
+        complaints.extend(self.traffic.take_complaints());
+        complaints
+    }
 }
 
 impl State {
-    /// Arms the faults of a tick.
-    pub fn begin_tick(&mut self, faults: &[Fault], encode_ticks: u64) {
-        self.faults = faults.to_vec();
-        self.encode_ticks = encode_ticks;
-    }
-
-    /// The calls since the last time.
-    pub fn take_calls(&mut self) -> Vec<Call> {
+    /// The calls since the last time, with the ticks that issued them.
+    pub fn take_calls(&mut self) -> Vec<(u64, Call)> {
         std::mem::take(&mut self.calls)
-    }
-
-    /// The complaints since the last time.
-    pub fn take_complaints(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.complaints)
     }
 
     /// The rows between their seed and their detach, with their lives.
@@ -186,10 +202,13 @@ impl State {
         self.rows.iter().map(|(row, life)| (*row, life.generation))
     }
 
-    /// The heavy values that HOT would go by if it ran this row now.
-    pub fn applied(&self, row: usize, is_encoding: bool) -> Option<&EncodedValues> {
+    /// The heavy values that HOT would go by if it ran this row now. `encodes`: how many were started, of which the last
+    /// one is not over, if the row `is_encoding`.
+    pub fn applied(&self, row: usize, is_encoding: bool, encodes: u64) -> Option<&EncodedValues> {
         let row = self.rows.get(&row)?;
-        Some(if is_encoding { &row.applied } else { row.encoded.as_ref().unwrap_or(&row.applied) })
+        // On its thread it may not even have begun.
+        let is_in_the_making = is_encoding && row.encodes == encodes;
+        Some(row.encoded.as_ref().filter(|_| !is_in_the_making).unwrap_or(&row.applied))
     }
 
     /// Generations that were seeded.
@@ -220,15 +239,18 @@ impl State {
         }
         let name_of = |member: &Member| self.sessions[&member.session].clone();
         let sessions: Vec<String> = members.iter().map(name_of).collect();
-        let failed = self.faults.iter().any(|fault| fault.strikes_call(hook, &sessions));
-        let fails_alone = |session: &str| self.faults.iter().any(|fault| fault.strikes_row(hook, session));
+        // The tick of a batch is that of its HOT.
+        let tick = batch.tick() + u64::from(hook == Hook::Deferred && self.pipelined);
+        let faults = self.faults.get(tick as usize).map_or(&[][..], Vec::as_slice);
+        let failed = faults.iter().any(|fault| fault.strikes_call(hook, &sessions));
+        let fails_alone = |session: &str| faults.iter().any(|fault| fault.strikes_row(hook, session));
         let (bad, good): (Vec<Member>, Vec<Member>) =
             members.iter().partition(|member| !failed && fails_alone(&name_of(member)));
         for member in bad {
             batch.fail(member, status_of_row(hook));
         }
         let rows = members.iter().map(|member| member.row).collect();
-        self.calls.push(Call { hook, failed, rows, sessions });
+        self.calls.push((tick, Call { hook, failed, rows, sessions }));
         if failed { Err(status_of_call(hook)) } else { Ok(good) }
     }
 
@@ -322,6 +344,7 @@ impl State {
                 seed,
                 applied: self.part(&values, true),
                 encoded: None,
+                encodes: 0,
                 encoding_until: 0,
                 seen: Default::default(),
             };
@@ -393,11 +416,13 @@ impl State {
         // A call that fails takes its time all the same.
         let all = batch.members();
         all.iter().for_each(|member| self.check_encoded(Hook::Encode, *member));
-        let done = self.device.as_ref().map_or(0, |device| device.enqueue(stream, self.encode_ticks));
+        let length = self.encode_lengths[batch.tick() as usize];
+        let done = self.device.as_ref().map_or(0, |device| device.enqueue(stream, length));
         for member in all {
             if self.row_of(Hook::Encode, member) {
                 let row = self.rows.get_mut(&member.row).expect("just looked at");
                 row.promote();
+                row.encodes += 1;
                 row.encoding_until = done;
             }
         }
@@ -447,10 +472,18 @@ unsafe fn call(
 ) -> rte_status {
     // SAFETY: the engine holds a count of the model until `destroy`.
     let model = unsafe { &*user.cast::<Model>() };
-    let mut state = model.state();
+    let max_sessions = model.state().max_sessions;
     // SAFETY: the caller's promise.
-    let mut batch = unsafe { Batch::new(batch, state.max_sessions) };
-    body(&mut state, &mut batch).err().unwrap_or(OK)
+    let mut batch = unsafe { Batch::new(batch, max_sessions) };
+    let errand = match hook_of(batch.stage()) {
+        Hook::Seed | Hook::Detach => Some(Errand::Life),
+        Hook::Hot => Some(Errand::Hot),
+        Hook::Deferred => Some(Errand::Deferred),
+        Hook::Encode => Some(Errand::Encode),
+        Hook::Gate | Hook::Finalize => None, // in no row
+    };
+    let result = model.traffic.visit(errand, &mut batch, |batch| body(&mut model.state(), batch));
+    result.err().unwrap_or(OK)
 }
 
 macro_rules! callbacks {

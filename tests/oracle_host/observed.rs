@@ -118,6 +118,28 @@ impl Observed {
         self.notices.entry(session.to_owned()).or_default().push(text);
     }
 
+    /// Without what is known of a tick only in the end: what it has called.
+    pub fn without_calls(&self) -> Self {
+        let mut rest = self.clone();
+        rest.calls.clear();
+        rest.finalized.clear();
+        rest.errors.clear();
+        rest
+    }
+
+    /// Without the order of calls on different queues, which no one can know of threads. `encodes`: queues of ENCODE.
+    pub fn by_queue(mut self, encodes: u32) -> Self {
+        let is_encode = |call: &str| call.starts_with(Hook::Encode.letter());
+        let queue = |call: &str| call.chars().next();
+        // Stable: each queue's own order stays.
+        self.calls.sort_by(|one, two| {
+            let are_encodes = encodes > 1 && is_encode(one) && is_encode(two);
+            if are_encodes { one.cmp(two) } else { queue(one).cmp(&queue(two)) }
+        });
+        self.errors.sort_unstable();
+        self
+    }
+
     /// What differs between two sides, for whoever reads a failure.
     pub fn difference(&self, other: &Self) -> String {
         let (ours, theirs) = (format!("{self:#?}"), format!("{other:#?}"));

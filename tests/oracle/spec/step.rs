@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::super::outcome::same_values;
 use super::seeding::groups_of;
 use super::{
-    Batch, Due, ENCODES_RUNNING, Encode, EncodeOutcome, Failure, Hook, LOSSES_BEFORE_ISOLATION, ModelRow, Notice,
-    SessionName, Slot, Spec, Switch, Values, digest,
+    Batch, Due, ENCODES_RUNNING, Encode, EncodeOutcome, Failure, Hook, LOSSES_BEFORE_ISOLATION, LaneResult, ModelRow,
+    Notice, SessionName, Slot, Spec, Statuses, Switch, Values, digest,
 };
 
 /// Chunks to deliver.
@@ -17,16 +17,6 @@ struct Live {
     row: usize,
     session: SessionName,
     conditioning: Values,
-}
-
-/// What became of the rows of one lane's stages.
-#[derive(Default)]
-struct LaneResult {
-    succeeded: Vec<usize>,
-    /// Rows whose own status is an error, or that failed when run alone.
-    failed: Vec<usize>,
-    /// The batch is lost as a whole.
-    lost: bool,
 }
 
 impl Spec {
@@ -44,6 +34,7 @@ impl Spec {
         self.resolve_encodes();
         self.retire_rows()?;
         self.arm()?;
+        self.in_flight = self.in_flight.take().and_then(|batch| self.see_hot(batch));
         let live = self.live(due);
         if live.is_empty() && self.in_flight.is_none() {
             return Ok(Outputs::new());
@@ -76,6 +67,9 @@ impl Spec {
     /// An encode that has ended becomes what HOT sees, if it succeeded.
     fn resolve_encodes(&mut self) {
         let now = self.now.tick;
+        let untold = self.untold_encodes.len();
+        self.untold_encodes.retain(|ready_at| now < *ready_at);
+        (self.untold_encodes.len()..untold).for_each(|_| self.note(Notice::TickFailed(Hook::Encode)));
         let (ended, running): (Vec<Encode>, Vec<Encode>) =
             std::mem::take(&mut self.encodes).into_iter().partition(|encode| now >= encode.ready_at);
         self.encodes = running;
@@ -173,16 +167,19 @@ impl Spec {
         };
         for group in groups {
             let names = self.names_of(&group);
+            // A call that failed still takes its time on the lane.
+            let ready_at = self.encode_lane_free_at.max(self.now.tick) + self.now.encode_ticks;
             let (bad, outcome) = match self.call(Hook::Encode, &group, &names) {
                 Ok(bad) => (bad, EncodeOutcome::Succeeded),
                 Err(failure) if !self.is_on(Switch::Failure) => return Err(failure),
                 Err(_) => {
-                    self.note(Notice::TickFailed(Hook::Encode));
+                    match self.statuses {
+                        Statuses::AtReturn => self.note(Notice::TickFailed(Hook::Encode)),
+                        Statuses::AtFence { .. } => self.untold_encodes.push(ready_at),
+                    }
                     (Vec::new(), EncodeOutcome::CallFailed)
                 }
             };
-            // A call that failed still takes its time on the lane.
-            let ready_at = self.encode_lane_free_at.max(self.now.tick) + self.now.encode_ticks;
             self.encode_lane_free_at = ready_at;
             for row in group {
                 let wanted = starts.remove(&row).expect("each row starts once");
@@ -207,7 +204,7 @@ impl Spec {
         self.model.get_mut(&row).expect("a seeded row")
     }
 
-    /// Gives the batch with the rows that succeeded, or nothing if it is lost.
+    /// Gives the batch, or nothing if it is seen to be lost.
     fn run_hot(&mut self, mut batch: Batch, live: &[Live]) -> Result<Option<Batch>, Failure> {
         let rows: Vec<usize> = batch.slots.keys().copied().collect();
         for row in &rows {
@@ -220,19 +217,29 @@ impl Spec {
                 batch.slots.get_mut(row).expect("a row of it").value = value;
             }
         }
-        let keeps_age = self.config.retry_safe || !result.lost;
-        let stepped = if keeps_age { &result.succeeded } else { &rows };
-        for row in stepped {
+        batch.unseen = Some(result);
+        let outlasts = self.statuses == Statuses::AtFence { hot_outlasts: true } && self.config.pipelined;
+        Ok(if outlasts { Some(batch) } else { self.see_hot(batch) })
+    }
+
+    /// Acts on what HOT came to, for the rows that are still there. Gives the batch with those that succeeded, or
+    /// nothing if it is lost.
+    fn see_hot(&mut self, mut batch: Batch) -> Option<Batch> {
+        let Some(LaneResult { succeeded, failed, lost }) = batch.unseen.take() else {
+            return Some(batch);
+        };
+        if lost {
+            self.note(Notice::TickFailed(Hook::Hot));
+        }
+        let all_step = lost && !self.config.retry_safe;
+        for row in batch.slots.keys().filter(|row| all_step || succeeded.contains(row)) {
             self.at_mut(*row).life.age += 1;
         }
-        for row in result.failed {
-            self.quarantine(row, Hook::Hot);
+        for row in failed.iter().filter(|row| batch.slots.contains_key(row)) {
+            self.quarantine(*row, Hook::Hot);
         }
-        if result.lost {
-            return Ok(None);
-        }
-        batch.slots.retain(|row, _| result.succeeded.contains(row));
-        Ok(Some(batch))
+        batch.slots.retain(|row, _| succeeded.contains(row));
+        Some(batch).filter(|_| !lost)
     }
 
     fn chunk_value(&self, row: usize, conditioning: &Values) -> u8 {
@@ -286,7 +293,9 @@ impl Spec {
     }
 
     fn lose_batch(&mut self, hook: Hook) -> LaneResult {
-        self.note(Notice::TickFailed(hook));
+        if hook == Hook::Deferred {
+            self.note(Notice::TickFailed(hook)); // of HOT where it is seen
+        }
         LaneResult { lost: true, ..LaneResult::default() }
     }
 
