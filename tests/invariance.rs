@@ -1,7 +1,7 @@
 //! Invariance: a session's chunks are the same bytes alone and among others. Random schedules run once with all their
 //! sessions on one engine, and once for each session with its own messages alone; what the session was told must be
 //! equal, byte for byte and tick for tick. Meanwhile the model looks after the engine's promises: rows, batches, values,
-//! outputs and releases.
+//! outputs and releases. On threads lanes, too, whose answers come in the time of the test: see [`host::timed`].
 //!
 //! `RTE_INVARIANCE_SCHEDULES=n` sets how many random schedules are run. `RTE_INVARIANCE_SEED=n` runs that one alone and
 //! prints what each session was told.
@@ -19,6 +19,9 @@ use rte::abi::output::{RTE_CHUNK, RTE_ROW_FAILED};
 
 /// Random schedules, if the environment says nothing else.
 const SCHEDULES: u64 = 10_000;
+
+/// Those on threads, which take longer.
+const THREADS_SCHEDULES: u64 = 500;
 
 /// Schedules among which a mistake of the model must show.
 const MUTANT_SCHEDULES: u64 = 100;
@@ -42,6 +45,7 @@ struct Count {
     encodes: u64,
     left_out: u64,
     releases: u64,
+    as_on_streams: u64,
 }
 
 impl Count {
@@ -100,29 +104,56 @@ impl Count {
     }
 }
 
-/// The first difference between what a session was told alone and together.
-fn difference(alone: &[Told], together: &[Told]) -> Option<String> {
-    let at = (0..alone.len().max(together.len())).find(|at| alone.get(*at) != together.get(*at))?;
-    Some(format!("output {at}:\n  alone    {:?}\n  together {:?}", alone.get(at), together.get(at)))
+/// The first difference between what a session was told in two runs.
+fn difference(one: &[Told], other: &[Told]) -> Option<String> {
+    let at = (0..one.len().max(other.len())).find(|at| one.get(*at) != other.get(*at))?;
+    Some(format!("output {at}:\n  {:?}\n  {:?}", one.get(at), other.get(at)))
 }
 
-/// Runs a schedule with all its sessions and each alone. Panics where the engine has broken a promise.
-fn compare(seed: u64, count: &mut Count) {
-    let schedule = Schedule::new(seed);
-    let together = Run::together(&schedule, None);
-    count.add(&schedule, &together);
-    let place = format!("schedule {seed}, {:?}", schedule.setup);
+/// Runs a schedule with all its sessions and each alone. Panics where the engine has broken a promise. Gives what came
+/// of all together.
+fn compare(schedule: &Schedule, count: &mut Count) -> Run {
+    let together = Run::together(schedule, None);
+    count.add(schedule, &together);
+    let place = format!("{:?}", schedule.setup);
     assert!(together.complaints.is_empty(), "{place}, together:\n{}", together.complaints.join("\n"));
     for session in &schedule.sessions {
-        let alone = Run::alone(&schedule, &together, *session, None);
-        count.add_run(&schedule, &alone);
+        let alone = Run::alone(schedule, &together, *session, None);
+        count.add_run(schedule, &alone);
         assert!(alone.complaints.is_empty(), "{place}, {session} alone:\n{}", alone.complaints.join("\n"));
         let told = alone.told_to(*session);
         if let Some(difference) = difference(told, together.told_to(*session)) {
-            panic!("{place}, session {session}, {difference}");
+            panic!("{place}, session {session} alone and together, {difference}");
         }
         count.add_equal(told);
     }
+    together
+}
+
+/// The same on threads; and what a session is told is what it is told on streams. A row that fails is seen to have failed
+/// later there, perhaps when it is not its any more: such a session is left out.
+fn compare_on_threads(seed: u64, count: &mut Count) {
+    let schedule = on_threads(seed);
+    let threads = compare(&schedule, count);
+    let streams = Run::together(&Schedule::new(seed).on_streams(), None);
+    assert!(streams.complaints.is_empty(), "schedule {seed} on streams:\n{}", streams.complaints.join("\n"));
+    if streams.pushed != threads.pushed {
+        return; // somebody found no room, because another's row is seen to be free later
+    }
+    for session in &schedule.sessions {
+        let [on_streams, on_threads] = [&streams, &threads].map(|run| run.told_to(*session));
+        if on_streams.iter().any(|told| told.kind == RTE_ROW_FAILED) {
+            continue;
+        }
+        if let Some(difference) = difference(on_streams, on_threads) {
+            panic!("{:?}, session {session} on streams and on threads, {difference}", schedule.setup);
+        }
+        count.as_on_streams += 1;
+    }
+}
+
+fn on_threads(seed: u64) -> Schedule {
+    Schedule::new(seed).on_threads(1 + (seed % 3) as u32)
 }
 
 fn number_of(variable: &str) -> Option<u64> {
@@ -131,10 +162,9 @@ fn number_of(variable: &str) -> Option<u64> {
 }
 
 /// Prints a schedule, and what each session was told.
-fn show(seed: u64) {
-    let schedule = Schedule::new(seed);
-    println!("schedule {seed}: {:#?}", schedule.setup);
-    let together = Run::together(&schedule, None);
+fn show(schedule: &Schedule) {
+    println!("{:#?}", schedule.setup);
+    let together = Run::together(schedule, None);
     for ((tick, messages), pushed) in schedule.ticks.iter().enumerate().zip(&together.pushed) {
         for message in messages {
             let fate = if pushed.contains(&message.tag) { "pushed" } else { "left out" };
@@ -145,17 +175,17 @@ fn show(seed: u64) {
         told.iter().for_each(|told| println!("session {session}: {told:?}"));
     }
     together.complaints.iter().for_each(|complaint| println!("{complaint}"));
-    compare(seed, &mut Count::default());
+    compare(schedule, &mut Count::default());
 }
 
 #[test]
 fn a_session_gets_the_same_chunks_alone_and_in_any_cohort() {
     if let Some(seed) = number_of("RTE_INVARIANCE_SEED") {
-        return show(seed);
+        return show(&Schedule::new(seed));
     }
     let schedules = number_of("RTE_INVARIANCE_SCHEDULES").unwrap_or(SCHEDULES);
     let mut count = Count::default();
-    (0..schedules).for_each(|seed| compare(seed, &mut count));
+    (0..schedules).for_each(|seed| drop(compare(&Schedule::new(seed), &mut count)));
     count.print();
     if schedules >= SCHEDULES {
         let all =
@@ -163,6 +193,20 @@ fn a_session_gets_the_same_chunks_alone_and_in_any_cohort() {
         assert!(all.iter().all(|count| *count > 1000), "the schedules are not as they should be");
         assert!(count.chunks > 20 * schedules, "too few chunks");
     }
+}
+
+#[test]
+fn a_session_gets_the_same_chunks_alone_and_in_any_cohort_on_threads() {
+    if let Some(seed) = number_of("RTE_INVARIANCE_SEED") {
+        return show(&on_threads(seed));
+    }
+    let schedules = number_of("RTE_INVARIANCE_SCHEDULES").unwrap_or(THREADS_SCHEDULES);
+    let mut count = Count::default();
+    (0..schedules).for_each(|seed| compare_on_threads(seed, &mut count));
+    count.print();
+    println!("{} sessions are told the same on threads as on streams", count.as_on_streams);
+    assert!(count.chunks > 20 * schedules, "too few chunks");
+    assert!(count.as_on_streams > count.sessions / 2, "too few comparable with streams");
 }
 
 /// Two sessions, one after the other in an only row. The first leaves while it encodes, so the second waits for its row.

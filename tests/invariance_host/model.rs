@@ -23,6 +23,7 @@ use super::schedule::{CHUNK_BYTES, Setup, TICK};
 use crate::host::batch::{Batch, Member};
 use crate::host::device::Device;
 use crate::host::engine::{OK, descriptor_size, zeroed};
+use crate::host::traffic::{Errand, Traffic};
 
 /// What a row fails with.
 const UNLUCKY: rte_status = rte_status_code::RTE_ERR_HOST as rte_status - 1;
@@ -46,6 +47,7 @@ pub enum Mutant {
 /// The model. The engine holds a count of it until its `destroy` was called.
 pub struct Model {
     state: Mutex<State>,
+    traffic: Traffic,
 }
 
 /// Everything that the model knows.
@@ -53,7 +55,7 @@ pub struct State {
     setup: Setup,
     mutant: Option<Mutant>,
     form: Form,
-    /// Inline lanes have none.
+    /// Says until when work goes on. Inline lanes have none; of threads it is seen when it goes on.
     device: Option<Arc<Device>>,
     loans: Arc<Loans>,
     rows: Vec<Option<Row>>,
@@ -125,7 +127,7 @@ impl Model {
             encodes: 0,
             complaints: Vec::new(),
         };
-        Arc::new(Self { state: Mutex::new(state) })
+        Arc::new(Self { state: Mutex::new(state), traffic: Traffic::new(setup.encode_threads > 0) })
     }
 
     /// The stages of a schedule's model.
@@ -159,16 +161,18 @@ impl Model {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl State {
     /// Breaches of the engine's promises since the last time: a batch that is not well formed; a row that is touched
     /// outside its life, or while work is under way that must have passed; values that do not hang together, that the
     /// lane must not see, or that were released.
-    pub fn take_complaints(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.complaints)
+    pub fn take_complaints(&self) -> Vec<String> {
+        let mut complaints = std::mem::take(&mut self.state().complaints);
+        complaints.extend(self.traffic.take_complaints());
+        complaints
     }
+}
 
+impl State {
     /// By row: the generation between its seed and its detach.
     pub fn lives(&self) -> impl Iterator<Item = Option<u64>> {
         self.rows.iter().map(|row| row.as_ref().map(|row| row.generation))
@@ -215,9 +219,9 @@ impl State {
         }
         let begin = self.now() / TICK;
         let end = match stage {
-            Stage::Hot => begin * TICK + self.setup.latency[0],
-            Stage::Deferred => begin * TICK + self.setup.latency[1],
-            Stage::Encode => self.setup.encode_end(begin) * TICK,
+            Stage::Hot => self.setup.end(RTE_HOT, begin),
+            Stage::Deferred => self.setup.end(RTE_DEFERRED, begin),
+            Stage::Encode => self.setup.end(RTE_ENCODE, begin),
             Stage::Seed | Stage::Detach | Stage::Finalize => 0,
         };
         let device = self.device.as_ref().filter(|_| stage != Stage::Finalize);
@@ -451,7 +455,7 @@ fn is_unlucky(digest: u64) -> bool {
 }
 
 macro_rules! callbacks {
-    ($($name:ident: $body:expr;)*) => {$(
+    ($($name:ident: $body:expr, $errand:expr;)*) => {$(
         unsafe extern "C-unwind" fn $name(
             user: *mut c_void,
             batch: *mut rte_batch,
@@ -459,22 +463,24 @@ macro_rules! callbacks {
         ) -> rte_status {
             let body: fn(&mut State, &mut Batch, rte_stream) = $body;
             // SAFETY: the engine holds a count of the model of the table until `destroy`.
-            let mut state = unsafe { &*user.cast::<Model>() }.state();
+            let model = unsafe { &*user.cast::<Model>() };
+            let max_sessions = model.state().setup.max_sessions;
             // SAFETY: what the callback was given, for as long as it runs.
-            let mut batch = unsafe { Batch::new(batch, state.setup.max_sessions) };
-            body(&mut state, &mut batch, stream);
+            let mut batch = unsafe { Batch::new(batch, max_sessions) };
+            let errand: Option<Errand> = $errand;
+            model.traffic.visit(errand, &mut batch, |batch| body(&mut model.state(), batch, stream));
             OK
         }
     )*};
 }
 
 callbacks! {
-    run_seed: State::seed;
-    run_detach: State::detach;
-    run_hot: State::hot;
-    run_deferred: State::deferred;
-    run_encode: State::encode;
-    run_finalize: State::finalize;
+    run_seed: State::seed, Some(Errand::Life);
+    run_detach: State::detach, Some(Errand::Life);
+    run_hot: State::hot, Some(Errand::Hot);
+    run_deferred: State::deferred, Some(Errand::Deferred);
+    run_encode: State::encode, Some(Errand::Encode);
+    run_finalize: State::finalize, None;
 }
 
 unsafe extern "C-unwind" fn destroy(user: *mut c_void) {

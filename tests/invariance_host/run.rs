@@ -7,11 +7,12 @@ use std::sync::Arc;
 use rte::abi::info::{RTE_PENDING, rte_session_info};
 use rte::abi::message::{RTE_ATTACH, RTE_DETACH, RTE_DRAIN, RTE_RESET, RTE_VALUE_BORROWED, rte_message, rte_value};
 use rte::abi::options::{
-    RTE_DROP_NEWEST, RTE_DROP_OLDEST, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_PIPELINE_OFF, RTE_PIPELINE_ON, rte_backend,
-    rte_engine_options,
+    RTE_DROP_NEWEST, RTE_DROP_OLDEST, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS, RTE_PIPELINE_OFF,
+    RTE_PIPELINE_ON, rte_backend, rte_engine_options,
 };
 use rte::abi::output::{RTE_DEAD, RTE_REJECTED, RTE_TICK_FAILED};
 use rte::abi::status::{rte_status, rte_status_code};
+use rte::lane::Calls;
 
 use super::keys;
 use super::loans::{self, Loan, Loans};
@@ -20,6 +21,7 @@ use super::random::digest;
 use super::schedule::{Life, Message, Pace, Schedule, Setup, TICK, Value};
 use crate::host::device::Device;
 use crate::host::engine::{AGAIN, CLOSED, Engine, Held, OK, Output, descriptor_size, zeroed};
+use crate::host::timed::Ends;
 
 const ARGUMENT: rte_status = rte_status_code::RTE_ERR_ARGUMENT as rte_status;
 const UNKNOWN: rte_status = rte_status_code::RTE_ERR_UNKNOWN as rte_status;
@@ -147,7 +149,7 @@ pub struct Opened {
     pub engine: Engine,
     /// Its model.
     pub model: Arc<Model>,
-    /// Its lanes; `None`: inline.
+    /// Its lanes, or the clock of its threads; `None`: inline.
     pub device: Option<Arc<Device>>,
     /// What it borrows.
     pub loans: Arc<Loans>,
@@ -157,36 +159,30 @@ impl Opened {
     /// Makes one.
     pub fn new(setup: &Setup, mutant: Option<Mutant>) -> Self {
         let device = (setup.pace != Pace::Inline).then(Device::new);
+        let streams = device.clone().filter(|_| setup.encode_threads == 0);
         let loans = Arc::new(Loans::default());
-        let model = Model::new(setup, mutant, device.clone(), loans.clone());
+        let model = Model::new(setup, mutant, streams.clone(), loans.clone());
         let (keys, stages) = (keys::declared(), Model::stages(setup));
         let mut table = model.table(setup);
         (table.keys, table.key_count) = (keys.as_ptr(), u32::try_from(keys.len()).expect("few"));
         (table.stages, table.stage_count) = (stages.as_ptr(), u32::try_from(stages.len()).expect("few"));
-        let backend = device.as_ref().map(Device::table);
+        let backend = streams.as_ref().map(Device::table);
+        let options = options(setup, backend.as_ref());
         // SAFETY: tables and arrays live until the call is over; model and device until their `destroy`.
-        let engine = unsafe { Engine::new(&table, &options(setup, backend.as_ref())) }.expect("an engine");
-        Self { engine, model, device, loans }
+        let engine = unsafe {
+            match &device {
+                Some(clock) if streams.is_none() => Engine::timed(&table, &options, clock, ends(setup, clock.clone())),
+                _ => Engine::new(&table, &options),
+            }
+        };
+        Self { engine: engine.expect("an engine"), model, device, loans }
     }
 
-    /// One tick of these sessions, or of all; the time moves on while the lanes are busy.
+    /// One tick of these sessions, or of all.
     pub fn tick(&mut self, tick: u64, due: Option<&[u64]>) {
-        if let Some(device) = &self.device {
-            device.set_now(tick * TICK);
-        }
-        loop {
-            let status = match due {
-                None => self.engine.tick(),
-                Some(due) => self.engine.step(due),
-            };
-            if status == OK {
-                return;
-            }
-            assert_eq!(status, AGAIN, "tick {tick}: {:?}", self.model.state().take_complaints());
-            let device = self.device.as_ref().expect("inline lanes are never busy");
-            device.set_now(device.now() + 1);
-            assert!(device.now() < (tick + 1) * TICK, "tick {tick} waits for more than its own work");
-        }
+        let time = tick * TICK..(tick + 1) * TICK;
+        let status = self.engine.tick_through(due, self.device.as_deref(), time);
+        assert_eq!(status, OK, "tick {tick}: {:?}", self.model.take_complaints());
     }
 }
 
@@ -345,7 +341,7 @@ impl<'a> Bench<'a> {
     }
 
     fn collect_complaints(&mut self, tick: u64) {
-        let mut complaints = self.opened.model.state().take_complaints();
+        let mut complaints = self.opened.model.take_complaints();
         complaints.extend(self.opened.device.iter().flat_map(|device| device.complaints()));
         let complaints = complaints.into_iter().map(|complaint| format!("tick {tick}: {complaint}"));
         self.run.complaints.extend(complaints);
@@ -401,10 +397,25 @@ fn raw_values(values: &[Value], loan: Option<&Loan>) -> Vec<rte_value> {
     raw.collect()
 }
 
+/// The time that work takes on threads.
+fn ends(setup: &Setup, clock: Arc<Device>) -> Ends {
+    let setup = setup.clone();
+    Box::new(move |lane, calls, begin| match calls {
+        Calls::Stages => setup.end(lane.at() as u32, clock.now() / TICK),
+        Calls::Hook(_) => begin,
+    })
+}
+
 fn options(setup: &Setup, backend: Option<&rte_backend>) -> rte_engine_options {
+    let lanes = match (backend, setup.encode_threads) {
+        (Some(_), _) => RTE_LANES_HOST,
+        (None, 0) => RTE_LANES_INLINE,
+        (None, _) => RTE_LANES_THREADS,
+    };
     rte_engine_options {
         struct_size: descriptor_size::<rte_engine_options>(),
-        lanes: if backend.is_some() { RTE_LANES_HOST } else { RTE_LANES_INLINE },
+        lanes,
+        encode_lanes: setup.encode_threads,
         pipeline: if setup.is_pipelined { RTE_PIPELINE_ON } else { RTE_PIPELINE_OFF },
         backend: backend.map_or(null(), std::ptr::from_ref),
         inbox_capacity: 128,

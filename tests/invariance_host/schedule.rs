@@ -12,6 +12,7 @@
 //! What cannot be compared is left out when the sessions run together: see `run::Room`.
 
 use rte::abi::message::{RTE_ACTION, RTE_ATTACH, RTE_DETACH, RTE_DRAIN, RTE_PARTIAL, RTE_PAUSE, RTE_RESET, RTE_RESUME};
+use rte::abi::model::{RTE_DEFERRED, RTE_HOT};
 
 use super::keys::{self, BUTTONS, IMAGE, MOVE, PROMPT, SEED, STYLE, TEXT, WHEEL};
 use super::random::{Random, digest, digest_of_bytes};
@@ -50,6 +51,8 @@ pub struct Setup {
     pub is_pipelined: bool,
     /// The lanes.
     pub pace: Pace,
+    /// The number of ENCODE's threads, where the stages run on threads and are seen in the time of streams; else 0.
+    pub encode_threads: u32,
     /// How many chunks wait.
     pub outbox_depth: u32,
     /// How many outputs the consumer may hold.
@@ -135,6 +138,7 @@ impl Setup {
             has_deferred: random.percent(80),
             is_pipelined,
             pace,
+            encode_threads: 0,
             outbox_depth: random.pick(&[1, 2, 4]),
             held_max: random.pick(&[1, 2]),
             drops_newest: random.percent(30),
@@ -155,6 +159,7 @@ impl Setup {
             has_deferred: true,
             is_pipelined: true,
             pace: Pace::Slow,
+            encode_threads: 0,
             outbox_depth: 1,
             held_max: 1,
             drops_newest: false,
@@ -165,8 +170,17 @@ impl Setup {
         }
     }
 
+    /// When the work is done of a lane's stages that begin in this tick, if nothing is in their way.
+    pub fn end(&self, lane: u32, tick: u64) -> u64 {
+        match lane {
+            RTE_HOT => tick * TICK + self.latency[0],
+            RTE_DEFERRED => tick * TICK + self.latency[1],
+            _ => self.encode_end(tick) * TICK,
+        }
+    }
+
     /// The tick at whose begin the encodes are done that start in this one. Never earlier for a later tick.
-    pub fn encode_end(&self, tick: u64) -> u64 {
+    fn encode_end(&self, tick: u64) -> u64 {
         let end = self.encode_ends[self.encode_ends.partition_point(|end| *end <= tick)..].first();
         end.copied().unwrap_or(tick + 1).max(tick + 1)
     }
@@ -202,6 +216,21 @@ impl Schedule {
         let length = writer.random.between(28, 40);
         let ticks = (0..length).map(|tick| writer.tick(tick)).collect();
         Self { setup, sessions: writer.sessions, ticks }
+    }
+
+    /// The same on streams in any case.
+    pub fn on_streams(mut self) -> Self {
+        if self.setup.pace == Pace::Inline {
+            self.setup.pace = Pace::Brisk;
+        }
+        self
+    }
+
+    /// The same on threads, so many of them for ENCODE, in the time of those streams.
+    pub fn on_threads(self, encode_threads: u32) -> Self {
+        let mut schedule = self.on_streams();
+        schedule.setup.encode_threads = encode_threads;
+        schedule
     }
 }
 
