@@ -678,7 +678,8 @@ typedef struct rte_engine_options {
     uint64_t spin_ns;
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     const char *trace_path;
-    /// NULL = none. A record for rte_engine_replay: UNAVAILABLE in this version.
+    /// NULL = none. A file that is made, or emptied: what rte_engine_replay reads. Written by the engine's thread, a
+    /// megabyte at a time; complete after the stop. The way to report a bug. Copied.
     const char *record_path;
 } rte_engine_options;
 
@@ -930,9 +931,17 @@ RTE_API rte_status rte_engine_tick(struct rte_engine *engine, uint64_t wait_ns);
 /// Threads: the one of rte_engine_tick. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_step(struct rte_engine *engine, const uint64_t *due, size_t due_count, uint64_t wait_ns);
 
-/// Runs what record_path wrote, in virtual time, on the calling thread. RTE_ERR_UNAVAILABLE in this version.
+/// A fourth way to drive an engine that is not driven yet: runs what options.record_path of another one wrote, on the
+/// calling thread, as fast as the model is. `model` and `options` have to be as they were, lanes too. The model is called
+/// with the same batches and makes the same chunks, with the same times in them; then the engine is as after a stop. Its
+/// consumer is not waited for: take outputs with options.on_output, or on another thread. What was lent is copied here.
+/// Borrows `path` until return.
 ///
-/// Threads: any. Callbacks: none.
+/// RTE_ERR_ARGUMENT: NULL, no such file, not a record, cut off or damaged (of an engine that was not stopped, say), of
+/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped; or the run left the record,
+/// with what was asked for when: the model is another, or does not repeat itself. RTE_ERR_DEAD: the record ends so.
+/// RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned.
+/// Threads: any. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_replay(struct rte_engine *engine, const char *path, struct rte_error *error);
 
 /// Stops the engine. Pushes are refused with RTE_ERR_STATE from now on, each ATTACH and RESET still in the inbox is

@@ -26,6 +26,8 @@ pub mod output;
 /// cbindgen:ignore
 pub mod queue;
 /// cbindgen:ignore
+pub mod record;
+/// cbindgen:ignore
 pub mod reference;
 /// cbindgen:ignore
 pub mod rows;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
 use super::backend::{HostStreams, Releases, Table};
+use super::descriptor;
 use super::guard::{guard, guard_cold, is_forked, watch_forks, with_engine, with_engine_cold};
 use super::log::log_of;
 use super::model::{CModel, rte_model};
@@ -17,6 +18,7 @@ use crate::engine::{Cohort, Engine, Failure, Plan, Settings, Shared};
 use crate::lane::{Bell, InlineLanes, Lanes, StreamLanes, Target, ThreadLanes};
 use crate::model::Model;
 use crate::queue::{Inbox, LIFE_NOTICES, Outbox, ReleaseFence, Sizes};
+use crate::record::Writer;
 use crate::telemetry::{Board, Counters, Gauges, Level, Watch};
 use crate::time::{Threads, Wake};
 use crate::word::{Lane, Status};
@@ -134,10 +136,17 @@ pub unsafe fn engine_with(
     };
     let device = table.clone().map(|table| Arc::new(Releases(table)) as Arc<dyn ReleaseFence>);
     let cohort = Cohort::new(shared, target, wrap(lanes), plan, device).ok_or_else(no_memory)?;
+    let engine = Engine::new(cohort, settings);
+    if let Some(path) = &options.record_path {
+        let writer = Writer::create(path, &engine.facts());
+        engine.record(
+            writer.map_err(|why| Failure::new(Status::ARGUMENT, format!("options.record_path: {path}: {why}")))?,
+        );
+    }
     // The host's objects are taken on success only.
     model.take();
     table.into_iter().for_each(|table| table.take());
-    Ok(Arc::into_raw(Engine::new(cohort, settings)).cast_mut().cast())
+    Ok(Arc::into_raw(engine).cast_mut().cast())
 }
 
 /// What an engine of this shape takes at least. One that cannot be is refused by it: most of what is allocated later is
@@ -239,18 +248,29 @@ fn progress(result: Result<bool, Status>) -> rte_status {
     }
 }
 
-/// Runs what record_path wrote, in virtual time, on the calling thread. RTE_ERR_UNAVAILABLE in this version.
+/// A fourth way to drive an engine that is not driven yet: runs what options.record_path of another one wrote, on the
+/// calling thread, as fast as the model is. `model` and `options` have to be as they were, lanes too. The model is called
+/// with the same batches and makes the same chunks, with the same times in them; then the engine is as after a stop. Its
+/// consumer is not waited for: take outputs with options.on_output, or on another thread. What was lent is copied here.
+/// Borrows `path` until return.
 ///
-/// Threads: any. Callbacks: none.
+/// RTE_ERR_ARGUMENT: NULL, no such file, not a record, cut off or damaged (of an engine that was not stopped, say), of
+/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped; or the run left the record,
+/// with what was asked for when: the model is another, or does not repeat itself. RTE_ERR_DEAD: the record ends so.
+/// RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned.
+/// Threads: any. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_replay(
     engine: *mut rte_engine,
     path: *const std::ffi::c_char,
     error: *mut rte_error,
 ) -> rte_status {
-    let _ = path;
-    with_engine_cold(engine, error, |_| {
-        Err(Failure::new(Status::UNAVAILABLE, "rte_engine_replay: not in this version"))
+    with_engine_cold(engine, error, |engine| {
+        if path.is_null() {
+            return Err(Failure::new(Status::ARGUMENT, "path: NULL"));
+        }
+        // SAFETY: a C string, borrowed until return.
+        engine.replay(&unsafe { descriptor::text(path) })
     })
 }
 

@@ -189,7 +189,8 @@ pub struct rte_engine_options {
     pub spin_ns: u64,
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     pub trace_path: *const c_char,
-    /// NULL = none. A record for rte_engine_replay: UNAVAILABLE in this version.
+    /// NULL = none. A file that is made, or emptied: what rte_engine_replay reads. Written by the engine's thread, a
+    /// megabyte at a time; complete after the stop. The way to report a bug. Copied.
     pub record_path: *const c_char,
 }
 
@@ -202,6 +203,7 @@ pub(super) struct Options {
     pub depth: usize,
     pub held: usize,
     pub thread_name: Box<str>,
+    pub record_path: Option<Box<str>>,
 }
 
 fn wrong(message: String) -> Failure {
@@ -236,6 +238,8 @@ pub(super) unsafe fn read(options: *const rte_engine_options) -> Result<Options,
     check_later(&table)?;
     // SAFETY: the caller's promise.
     let thread_name = unsafe { descriptor::text(table.thread_name) };
+    // SAFETY: the caller's promise.
+    let record_path = (!table.record_path.is_null()).then(|| unsafe { descriptor::text(table.record_path) });
     let messages = number("inbox_capacity", table.inbox_capacity.into(), 1024, 65_536)?.max(8).next_power_of_two();
     Ok(Options {
         table,
@@ -257,6 +261,7 @@ pub(super) unsafe fn read(options: *const rte_engine_options) -> Result<Options,
         depth: number("outbox_depth", table.outbox_depth.into(), 4, 4096)? as usize,
         held: number("held_max", table.held_max.into(), 2, 4096)? as usize,
         thread_name: if thread_name.is_empty() { "rte".into() } else { thread_name },
+        record_path,
     })
 }
 
@@ -297,8 +302,7 @@ fn check_later(table: &rte_engine_options) -> Result<(), Failure> {
     // No call for these is known on other systems.
     later(cfg!(not(target_os = "linux")) && table.cpu_mask != 0, &format!("cpu_mask: {:#x}", table.cpu_mask))?;
     later(cfg!(not(target_os = "linux")) && table.priority != 0, &format!("priority: {}", table.priority))?;
-    later(!table.trace_path.is_null(), "trace_path")?;
-    later(!table.record_path.is_null(), "record_path")
+    later(!table.trace_path.is_null(), "trace_path")
 }
 
 /// # Safety

@@ -15,12 +15,25 @@ impl Lent {
         Lent { address, size }
     }
 
+    /// Bytes that are lent by nobody: they go when the release is dropped.
+    pub fn of_parts(parts: Vec<Box<[u8]>>) -> (Vec<Lent>, Release) {
+        let lents = parts.iter().map(|part| Lent { address: part.as_ptr().expose_provenance(), size: part.len() });
+        let lents = lents.collect();
+        let parts = Box::into_raw(Box::new(parts)).expose_provenance();
+        let free = |[parts, _]: [usize; 2]| {
+            // SAFETY: from `Box::into_raw` above; a release runs once.
+            drop(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<Vec<Box<[u8]>>>(parts)) });
+        };
+        (lents, Release::new(free, [parts, 0]))
+    }
+
     /// The bytes. Only while the release that travels with them has not run.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         if self.size == 0 {
             return &[];
         }
-        // SAFETY: promised at `new`; the only callers are blocks, which hold the payload whose drop runs the release.
+        // SAFETY: promised at `new`; the callers are blocks, which hold the payload whose drop runs the release, and
+        // who drains the message, which has the release.
         unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.size) }
     }
 

@@ -27,7 +27,8 @@ impl Cohort {
         let mut from = 0;
         while let Some(row) = self.arena.draining.next(from) {
             from = row.0 + 1;
-            if self.shared.outbox.is_gone(row) && self.arena.life(row).is_some_and(|life| life.farewell_sent) {
+            let is_gone = self.told(self.shared.outbox.is_gone(row));
+            if is_gone && self.arena.life(row).is_some_and(|life| life.farewell_sent) {
                 self.leave(row, None);
             }
         }
@@ -35,6 +36,9 @@ impl Cohort {
 
     fn admit(&mut self, mut message: Incoming<'_>) {
         let envelope = message.envelope();
+        if let Some(tape) = self.tape() {
+            tape.message(&envelope, message.values());
+        }
         self.shared.counters.inbox.record(self.now.saturating_sub(envelope.pushed));
         let row = self.arena.find(envelope.session);
         let living = row.and_then(|row| self.arena.life(row)).map_or(Generation(0), |life| life.generation);
@@ -195,8 +199,9 @@ impl Cohort {
             // A farewell that is still at its row is taken back; one that was told has said it.
             if life.farewell_sent {
                 life.credits += 1;
-                if self.shared.outbox.recall(row).is_none() {
-                    life.credits -= 1;
+                let is_back = self.shared.outbox.recall(row).is_some();
+                if !self.told(is_back) {
+                    self.arena.life_mut(row).into_iter().for_each(|life| life.credits -= 1);
                     return self.leave(row, None);
                 }
             }
@@ -208,7 +213,7 @@ impl Cohort {
         life.drain_tag = tag;
         let generation = life.generation;
         let is_carried = self.previous.as_ref().is_some_and(|flight| flight.carries(row, generation));
-        if is_carried || self.shared.outbox.queued(row) > 0 {
+        if self.told(self.shared.outbox.queued(row) > 0) || is_carried {
             self.arena.draining.add(row);
         } else {
             self.leave(row, Some((Event::Detached(None), tag)));
@@ -293,10 +298,13 @@ impl Cohort {
         let shared = self.shared.clone();
         let mark = shared.inbox.mark();
         while let Some(message) = shared.inbox.pop(mark) {
+            if let Some(tape) = self.tape() {
+                tape.message(&message.envelope(), message.values());
+            }
             if message.envelope().kind.begins_life() {
                 self.refuse(message.envelope(), Generation(0), Status::CLOSED);
             }
         }
-        shared.inbox.is_empty()
+        self.told(shared.inbox.is_empty())
     }
 }

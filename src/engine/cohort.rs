@@ -15,10 +15,11 @@ use super::herald::Herald;
 use super::shared::Shared;
 use crate::batch::{Batch, Seat, Shape};
 use crate::conditioning::{Seen, Store, Table, View, empty_table};
-use crate::lane::{Calls, Fence, Lanes, Target, Work};
+use crate::lane::{Calls, Fence, InlineLanes, Lanes, Target, Work};
 use crate::model::{Call, Manifest, Model};
 use crate::output::{Event, Notice};
 use crate::queue::{Lease, Pool, ReleaseFence};
+use crate::record::{Call as TapeCall, Tape, TapedLanes};
 use crate::rows::Rows;
 use crate::telemetry::{Counters, Entry, Level, State as Said};
 use crate::time::real_now;
@@ -128,6 +129,8 @@ pub struct Cohort {
     pub(super) death: Option<Fault>,
     /// `ready` said "not yet" in the last tick.
     pub(super) is_gated: bool,
+    /// What it is told goes to a record, or comes from one.
+    tape: Option<Arc<Tape>>,
 }
 
 impl Cohort {
@@ -175,6 +178,7 @@ impl Cohort {
             phase: Phase::Begin,
             death: None,
             is_gated: false,
+            tape: None,
             has_deferred: manifest.has(Lane::Deferred),
             has_encode: manifest.has(Lane::Encode),
             shared,
@@ -221,8 +225,12 @@ impl Cohort {
 
     /// One tick, or the rest of one. `due`: step these sessions alone. Waits for the lanes until `until`.
     pub fn tick(&mut self, due: Option<&[u64]>, until: Nanos) -> Result<Progress, Fault> {
+        self.on_tape(TapeCall::Tick(due), |cohort| cohort.turn(due, until))
+    }
+
+    fn turn(&mut self, due: Option<&[u64]>, until: Nanos) -> Result<Progress, Fault> {
         if self.phase == Phase::Begin {
-            self.now = self.shared.clock.now();
+            self.now = self.time();
             self.drain(); // 1: admission.rs
             self.take_due(due);
             self.resolve(); // 2: below, and in encode.rs
@@ -360,6 +368,51 @@ impl Cohort {
         let (watch, model) = (self.target.watch.clone(), &self.model);
         let result = watch.during(None, hook::INIT, 0, real_now(), || model.init(streams));
         result.map_err(|status| Fault { stage: hook::INIT, status })
+    }
+
+    // ---- record and replay
+
+    /// From now on what the cohort is told goes to `tape`, or comes from it.
+    pub fn put_on(&mut self, tape: Arc<Tape>) {
+        let none = Box::new(InlineLanes::new(self.target.clone()));
+        let lanes = std::mem::replace(&mut self.lanes, none);
+        self.lanes = Box::new(TapedLanes::new(lanes, tape.clone()));
+        self.tape = Some(tape);
+    }
+
+    /// What it is on.
+    pub fn tape(&self) -> Option<&Tape> {
+        self.tape.as_deref()
+    }
+
+    /// The end of a record. It says so if it could not be written to here.
+    pub(super) fn end_record(&self, death: Option<Fault>) {
+        let Some(tape) = &self.tape else { return };
+        tape.close(death);
+        if let (false, Some(problem)) = (tape.plays(), tape.problem()) {
+            self.shared.log.say(Level::Error, || format!("options.record_path: {problem}: the record is cut off"));
+        }
+    }
+
+    pub(super) fn on_tape<T>(&mut self, call: TapeCall<'_>, body: impl FnOnce(&mut Cohort) -> T) -> T {
+        let Some(tape) = self.tape.clone() else { return body(self) };
+        tape.begin(call);
+        let result = body(self);
+        tape.end();
+        result
+    }
+
+    /// A time that the tick goes by, or that its outputs say.
+    pub(super) fn time(&self) -> Nanos {
+        match &self.tape {
+            None => self.shared.clock.now(),
+            Some(tape) => tape.time(|| self.shared.clock.now()),
+        }
+    }
+
+    /// What consumers have done, as far as the tick goes by it.
+    pub(super) fn told(&self, real: bool) -> bool {
+        self.tape.as_ref().map_or(real, |tape| tape.bit(real))
     }
 
     // ---- batches that are not a flight's

@@ -66,7 +66,7 @@ impl Cohort {
     /// The outputs of a landed flight go out, its batches home.
     fn deliver(&mut self, mut flight: Box<Flight>) {
         let last = self.manifest().last_lane();
-        let done = self.shared.clock.now();
+        let done = self.time();
         let mut is_lost = false;
         if last == Lane::Deferred {
             is_lost = self.settle_deferred(&mut flight);

@@ -12,9 +12,11 @@ use parking_lot::Mutex;
 
 use super::cohort::{Cohort, Progress};
 use super::drive::{Settings, close, drive};
+use super::replay::{difference, facts, replay};
 use super::shared::Shared;
 use crate::model::Model;
 use crate::output::{Event, Notice};
+use crate::record::{Reader, Tape, Writer};
 use crate::telemetry::Level;
 use crate::time::{Duty, Wake, real_now};
 use crate::word::{Fault, Nanos, Status, hook};
@@ -43,6 +45,7 @@ enum Mode {
     Started,
     Run,
     Ticked,
+    Replayed,
 }
 
 /// What the driving thread has.
@@ -224,7 +227,9 @@ impl Engine {
     /// The driving thread has nothing more to do.
     fn conclude(&self, driver: &mut Driver, result: std::thread::Result<Result<(), Fault>>) {
         let panicked = Fault { stage: hook::NONE, status: Status::DEAD };
-        if let Err(fault) = result.unwrap_or(Err(panicked)) {
+        let result = result.unwrap_or(Err(panicked));
+        driver.cohort.end_record(result.err());
+        if let Err(fault) = result {
             self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
             let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
         }
@@ -256,6 +261,44 @@ impl Engine {
             self.die(Fault { stage: hook::NONE, status: Status::DEAD }, 0);
             self.shared.stopping.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// Drives it through what `path` has on record, on this thread.
+    pub fn replay(&self, path: &str) -> Result<(), Failure> {
+        self.refuse_stopped()?;
+        let record = Reader::open(path).map_err(|why| Failure::new(Status::ARGUMENT, why))?;
+        let facts = self.facts();
+        if let Some(what) = difference(record.facts(), &facts) {
+            return Err(Failure::new(Status::ARGUMENT, format!("{path}: {what}")));
+        }
+        self.claim(Mode::Replayed, false)?;
+        let tape = Arc::new(Tape::play(record));
+        let mut guard = self.driver.lock();
+        let driver = &mut *guard;
+        driver.cohort.put_on(tape.clone());
+        let body = AssertUnwindSafe(|| {
+            self.open(driver)?;
+            replay(&self.shared, &mut driver.cohort, &tape)
+        });
+        let result = self.shared.watch.driving(|| catch_unwind(body));
+        self.conclude(driver, result);
+        drop(guard);
+        self.open_result()?;
+        match (tape.problem(), self.death()) {
+            (Some(problem), _) => Err(Failure::new(Status::STATE, format!("{path}: {problem}"))),
+            (None, Some(status)) => Err(Failure::new(Status::DEAD, format!("the engine died: status {status}"))),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// What a record says that it is of, and another engine has to be like.
+    pub fn facts(&self) -> String {
+        facts(self.model.manifest(), &self.settings)
+    }
+
+    /// From now on what it is told goes to `writer`. Before it is driven.
+    pub fn record(&self, writer: Writer) {
+        self.driver.lock().cohort.put_on(Arc::new(Tape::record(writer)));
     }
 
     // ---- the host's loop

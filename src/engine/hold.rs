@@ -33,7 +33,7 @@ impl Cohort {
 
     fn has_room(&self, row: Row) -> bool {
         let in_flight = usize::from(self.is_in_flight(row));
-        self.has_buffer(row, in_flight) && self.shared.outbox.has_room(row, in_flight)
+        self.told(self.has_buffer(row, in_flight) && self.shared.outbox.has_room(row, in_flight))
     }
 
     fn is_in_flight(&self, row: Row) -> bool {

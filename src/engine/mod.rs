@@ -11,6 +11,7 @@ mod flight;
 mod handle;
 mod herald;
 mod hold;
+mod replay;
 mod seeding;
 mod shared;
 mod shutdown;

@@ -3,11 +3,16 @@
 use super::arena::Life;
 use super::cohort::{Cohort, Progress};
 use crate::output::Event;
+use crate::record::Call;
 use crate::word::{Fault, Nanos, Row, Status};
 
 impl Cohort {
     /// Once the inbox is closed. Waits for the lanes until `until`; busy: call again.
     pub fn shutdown(&mut self, until: Nanos) -> Result<Progress, Fault> {
+        self.on_tape(Call::Stop, |cohort| cohort.close(until))
+    }
+
+    fn close(&mut self, until: Nanos) -> Result<Progress, Fault> {
         if !self.turn_away() || !self.empty_lanes(until) {
             return self.busy();
         }

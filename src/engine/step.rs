@@ -56,7 +56,7 @@ impl Cohort {
         let mut deferred = home.deferred.take();
         self.next_slot = if self.plan.pipelined { 1 - slot } else { 0 };
         let cohort = std::mem::replace(&mut self.cohort, Rows::new(0));
-        flight.begin(self.tick, self.departures, self.shared.clock.now(), &cohort);
+        flight.begin(self.tick, self.departures, self.time(), &cohort);
         hot.begin(self.tick, slot as u32, &cohort);
         if let Some(deferred) = &mut deferred {
             deferred.begin(self.tick, slot as u32, &cohort);

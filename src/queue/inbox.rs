@@ -151,11 +151,11 @@ impl Inbox {
 
     /// Appends a message. Any thread. Refused: nothing was taken, and the release does not run.
     pub fn push(&self, parcel: Parcel<'_>) -> Result<(), Refused> {
-        let size: usize = parcel.values.iter().map(|value| HEAD + value.copied().len().next_multiple_of(8)).sum();
+        let size = size_of_values(parcel.values);
         let weight = if size <= INLINE { 0 } else { size.next_multiple_of(UNIT) as u64 };
         let is_action = matches!(parcel.envelope.kind, Kind::Action { .. });
         let result = self.reserve(parcel.envelope.session, is_action, weight).and_then(|()| {
-            let claim = self.claim(weight / UNIT as u64);
+            let claim = self.claim(weight / UNIT as u64, false);
             claim.inspect_err(|_| self.unreserve(parcel.envelope.session, is_action, weight))
         });
         match result {
@@ -170,6 +170,19 @@ impl Inbox {
                 Err(refused)
             }
         }
+    }
+
+    /// Appends a message that was taken once before, when a run was recorded: nobody's share and no close refuses it.
+    pub fn push_again(&self, parcel: Parcel<'_>) -> Result<(), Refused> {
+        let size = size_of_values(parcel.values);
+        let weight = if size <= INLINE { 0 } else { size.next_multiple_of(UNIT) as u64 };
+        self.share(parcel.envelope.session).fetch_add(one(weight), Ordering::Relaxed);
+        if matches!(parcel.envelope.kind, Kind::Action { .. }) {
+            self.actions.fetch_add(one(weight), Ordering::Relaxed);
+        }
+        let (ticket, begin, end) = self.claim(weight / UNIT as u64, true)?;
+        self.write(ticket, begin, end, size, weight, parcel);
+        Ok(())
     }
 
     /// Takes a share for one message, of its session and of all ACTIONs.
@@ -199,13 +212,14 @@ impl Inbox {
     }
 
     /// One cell and `units` of the arena in one go: ticket, offset of the bytes, arena position behind them.
-    fn claim(&self, units: u64) -> Result<(u64, usize, u32), Refused> {
+    /// `again`: although it is closed.
+    fn claim(&self, units: u64, again: bool) -> Result<(u64, usize, u32), Refused> {
         let mut tail = self.tail.load(Ordering::Relaxed);
         loop {
-            if tail & CLOSED != 0 {
+            if tail & CLOSED != 0 && !again {
                 return Err(Refused::Closed);
             }
-            let (ticket, position) = (tail >> ARENA_BITS, tail & ARENA_MASK);
+            let (ticket, position) = ((tail & !CLOSED) >> ARENA_BITS, tail & ARENA_MASK);
             // Acquire: the consumer has finished with the cell.
             let stamp = self.cell(ticket).stamp.load(Ordering::Acquire);
             if stamp != ticket {
@@ -225,7 +239,7 @@ impl Inbox {
             }
             let (skip, offset) = if units == 0 { (0, 0) } else { (skip, (offset + skip) % self.arena_units) };
             let end = (position + skip + units) & ARENA_MASK;
-            let next = ((ticket + 1) & TICKET_MASK) << ARENA_BITS | end;
+            let next = (tail & CLOSED) | ((ticket + 1) & TICKET_MASK) << ARENA_BITS | end;
             // SeqCst: ordered with `close`; whoever gets in is seen by the mark that is read after it.
             match self.tail.compare_exchange_weak(tail, next, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return Ok((ticket, offset as usize * UNIT, end as u32)),
@@ -341,6 +355,10 @@ impl ValueIn<'_> {
     fn copied(&self) -> &[u8] {
         self.content.unwrap_or(&[])
     }
+}
+
+fn size_of_values(values: &[ValueIn<'_>]) -> usize {
+    values.iter().map(|value| HEAD + value.copied().len().next_multiple_of(8)).sum()
 }
 
 fn write_values(mut bytes: &mut [u8], values: &[ValueIn<'_>]) {

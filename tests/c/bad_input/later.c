@@ -10,7 +10,6 @@ static void engines(void)
     REFUSED("CUDA lanes", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_CUDA", k.options.lanes = RTE_LANES_CUDA);
     REFUSED("two encode lanes", RTE_ERR_UNAVAILABLE, "options.encode_lanes: 2", k.options.encode_lanes = 2);
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
-    REFUSED("a record", RTE_ERR_UNAVAILABLE, "options.record_path", k.options.record_path = "record");
     REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
     REFUSED("outputs in one block", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OUTPUT_BLOCK", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
     REFUSED("a loop of the model's own", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve);
@@ -21,20 +20,15 @@ static void calls(rte_engine *engine)
 {
     rte_message message;
     rte_output  output = {0};
-    rte_error   error;
     rte_model   model = {.struct_size = sizeof model};
 
     poison(&message, sizeof message);
-    poison(&error, sizeof error);
     EQUAL("a replica model", rte_replica_model(&model, 4, make_child, NULL), RTE_ERR_UNAVAILABLE);
     CHECK("a replica model writes nothing", model.max_sessions == 0 && model.stages == NULL);
     EQUAL("popping the inbox", rte_inbox_pop(engine, &message), RTE_ERR_UNAVAILABLE);
     CHECK("popping the inbox writes nothing", is_poison(&message, sizeof message));
     EQUAL("waiting for the inbox", rte_inbox_wait(engine, UINT64_MAX), RTE_ERR_UNAVAILABLE);
     EQUAL("pushing to the outbox", rte_outbox_push(engine, &output), RTE_ERR_UNAVAILABLE);
-    EQUAL("a replay", rte_engine_replay(engine, "record", &error), RTE_ERR_UNAVAILABLE);
-    CHECK("a replay says why", error.status == RTE_ERR_UNAVAILABLE && strncmp(error.message, "rte_engine_replay", 17) == 0);
-    EQUAL("a replay without an rte_error", rte_engine_replay(engine, "record", NULL), RTE_ERR_UNAVAILABLE);
 }
 
 static void messages(rte_engine *engine)

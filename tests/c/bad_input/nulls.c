@@ -102,7 +102,7 @@ static void other_parameters(rte_engine *engine)
     rte_output_release(NULL, NULL);
     EQUAL("inbox pop: no place", rte_inbox_pop(engine, NULL), RTE_ERR_UNAVAILABLE);
     EQUAL("outbox push: no output", rte_outbox_push(engine, NULL), RTE_ERR_UNAVAILABLE);
-    EQUAL("replay: no path", rte_engine_replay(engine, NULL, NULL), RTE_ERR_UNAVAILABLE);
+    EQUAL("replay: no path", rte_engine_replay(engine, NULL, NULL), RTE_ERR_ARGUMENT);
     EQUAL("stop: no rte_error", rte_engine_stop(engine, UINT64_MAX, NULL), RTE_OK);
     EQUAL("start: no rte_error", rte_engine_start(engine, NULL), RTE_ERR_STATE);
     EQUAL("run: no rte_error", rte_engine_run(engine, NULL), RTE_ERR_STATE);

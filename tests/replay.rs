@@ -1,0 +1,468 @@
+//! What an engine was told is on record, and the same model makes of it the same chunks again, failing or not, on any
+//! lanes. A record that is not whole, or of something else, is refused in words.
+
+mod driver;
+
+use std::ffi::{CStr, CString, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use driver::*;
+
+const ROWS: usize = 6;
+const TICKS: u64 = 10_000;
+const ACTION: u32 = 0;
+const PROMPT: u32 = 1;
+const KEYS: [rte_key; 2] =
+    [rte_key { size: 8, r#type: RTE_I64, merge: RTE_MERGE_SUM, ..NO_KEY }, rte_key { flags: RTE_KEY_HEAVY, ..NO_KEY }];
+const NO_KEY: rte_key =
+    rte_key { name: std::ptr::null(), size: 0, r#type: RTE_BYTES, merge: RTE_MERGE_LATEST, flags: 0, reserved: 0 };
+
+fn mix(state: u64, by: u64) -> u64 {
+    let mixed = (state ^ by).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ mixed >> 31
+}
+
+/// A model whose chunks tell of all that it was shown. Each row has what its lanes own.
+#[derive(Default)]
+struct Model {
+    state: [AtomicU64; ROWS],
+    latent: [[AtomicU64; ROWS]; 2],
+    prompt: [AtomicU64; ROWS],
+    /// Some of its calls fail, of rows and as a whole.
+    fails: bool,
+    /// In this tick it is dead.
+    dies_at: u64,
+}
+
+/// The model's rows in a batch: position and row.
+unsafe fn rows<'a>(user: *mut c_void, batch: *mut rte_batch) -> (&'a Model, &'a rte_batch, Vec<(usize, usize)>) {
+    // SAFETY: the test's model, and the arrays of a batch.
+    unsafe {
+        let (model, batch) = (&*user.cast::<Model>(), &*batch);
+        (model, batch, (0..batch.count as usize).map(|at| (at, *batch.row.add(at) as usize)).collect())
+    }
+}
+
+unsafe fn bytes(batch: &rte_batch, at: usize, key: u32) -> u64 {
+    // SAFETY: a value of a batch.
+    unsafe {
+        let value = &*(*batch.value.add(at)).add(key as usize);
+        let bytes =
+            if value.size == 0 { &[][..] } else { std::slice::from_raw_parts(value.data.cast::<u8>(), value.size) };
+        bytes.iter().fold(value.size as u64, |sum, byte| mix(sum, u64::from(*byte)))
+    }
+}
+
+/// Fails rows and batches by what they are: the same again when it is repeated.
+unsafe fn failure(model: &Model, batch: &rte_batch, lane: u64) -> i32 {
+    if !model.fails {
+        return 0;
+    }
+    for at in 0..batch.count as usize {
+        // SAFETY: arrays of a batch.
+        unsafe {
+            if mix(*batch.generation.add(at), *batch.age.add(at) * 7 + lane).is_multiple_of(499) {
+                *batch.status.add(at) = -1000 - lane as i32;
+            }
+        }
+    }
+    if mix(batch.tick, lane).is_multiple_of(97) { -2000 - lane as i32 } else { 0 }
+}
+
+unsafe extern "C-unwind" fn seed(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: called as a hook of the model.
+    unsafe {
+        let (model, batch, rows) = rows(user, batch);
+        for (at, row) in rows {
+            model.state[row].store(mix(*batch.session.add(at), *batch.generation.add(at)), SeqCst);
+            model.prompt[row].store(bytes(batch, at, PROMPT), SeqCst);
+        }
+        failure(model, batch, 4)
+    }
+}
+
+unsafe extern "C-unwind" fn hot(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: called as a stage of the model.
+    unsafe {
+        let (model, batch, rows) = rows(user, batch);
+        if model.dies_at > 0 && batch.tick == model.dies_at {
+            return rte_status_code::RTE_ERR_DEAD as i32;
+        }
+        for (at, row) in rows {
+            let prompt = model.prompt[row].load(SeqCst);
+            let told = mix(bytes(batch, at, ACTION), *batch.changed.add(at)) ^ mix(prompt, *batch.age.add(at));
+            let state = mix(model.state[row].load(SeqCst), told);
+            model.state[row].store(state, SeqCst);
+            model.latent[batch.slot as usize][row].store(state, SeqCst);
+        }
+        failure(model, batch, 0)
+    }
+}
+
+unsafe extern "C-unwind" fn deferred(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: called as a stage of the model.
+    unsafe {
+        let (model, batch, rows) = rows(user, batch);
+        for (at, row) in rows {
+            let latent = model.latent[batch.slot as usize][row].load(SeqCst);
+            (*batch.output.add(at)).cast::<u64>().write(latent);
+            *batch.output_size.add(at) = if latent.is_multiple_of(13) { 0 } else { 8 };
+        }
+        failure(model, batch, 1)
+    }
+}
+
+unsafe extern "C-unwind" fn encode(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: called as a stage of the model.
+    unsafe {
+        let (model, batch, rows) = rows(user, batch);
+        for (at, row) in rows {
+            model.prompt[row].store(bytes(batch, at, PROMPT), SeqCst);
+        }
+        failure(model, batch, 2)
+    }
+}
+
+// ---- a backend whose events pass when they like
+
+static LUCK: AtomicU64 = AtomicU64::new(1);
+
+unsafe extern "C-unwind" fn stream_new(_: *mut c_void, lane: u32, out: *mut rte_stream) -> i32 {
+    // SAFETY: a place for a handle.
+    unsafe { *out = (lane as usize + 1) as rte_stream };
+    0
+}
+unsafe extern "C-unwind" fn stream_free(_: *mut c_void, _: rte_stream) {}
+unsafe extern "C-unwind" fn event_new(_: *mut c_void, out: *mut rte_event) -> i32 {
+    // SAFETY: a place for a handle.
+    unsafe { *out = 8 as rte_event };
+    0
+}
+unsafe extern "C-unwind" fn event_free(_: *mut c_void, _: rte_event) {}
+unsafe extern "C-unwind" fn record(_: *mut c_void, _: rte_event, _: rte_stream) -> i32 {
+    0
+}
+unsafe extern "C-unwind" fn wait(_: *mut c_void, _: rte_stream, _: rte_event) -> i32 {
+    0
+}
+unsafe extern "C-unwind" fn query(_: *mut c_void, _: rte_event) -> i32 {
+    let luck = mix(LUCK.fetch_add(1, SeqCst), 7);
+    i32::from(luck % 3 > 0)
+}
+unsafe extern "C-unwind" fn sync(_: *mut c_void, _: rte_event, _: u64) -> i32 {
+    if mix(LUCK.fetch_add(1, SeqCst), 9).is_multiple_of(4) { rte_status_code::RTE_TIMEOUT as i32 } else { 0 }
+}
+
+fn backend() -> rte_backend {
+    rte_backend {
+        struct_size: size_of::<rte_backend>() as u32,
+        stream_new: Some(stream_new),
+        stream_free: Some(stream_free),
+        event_new: Some(event_new),
+        event_free: Some(event_free),
+        record: Some(record),
+        wait: Some(wait),
+        query: Some(query),
+        sync: Some(sync),
+        ..zeroed()
+    }
+}
+
+// ---- runs
+
+/// What was told, but addresses.
+type Line = ([u64; 16], u64);
+
+unsafe extern "C-unwind" fn take(user: *mut c_void, output: *mut rte_output) {
+    // SAFETY: the test's list; the record is ours until we return, and is released once.
+    unsafe {
+        let it = &mut *output;
+        let data = if it.data.is_null() { 0 } else { it.data.cast::<u64>().read() };
+        let line = [
+            it.kind.into(),
+            it.flags.into(),
+            it.session,
+            it.user,
+            it.generation,
+            it.index,
+            it.dropped,
+            it.tick,
+            it.tag,
+            it.heavy_tag,
+            it.start_ns,
+            it.done_ns,
+            it.size as u64,
+            u64::from(it.status as u32),
+            it.stage.into(),
+            it.row.into(),
+        ];
+        (*user.cast::<Mutex<Vec<Line>>>()).lock().unwrap().push((line, data));
+        rte_output_release(it, std::ptr::null_mut());
+    }
+}
+
+struct Setup<'a> {
+    lanes: u32,
+    policy: u32,
+    model: &'a Model,
+    max_sessions: u32,
+    record: Option<&'a Path>,
+}
+
+impl Setup<'_> {
+    fn host(&self, told: &Mutex<Vec<Line>>) -> Host {
+        let stages = [stage(RTE_HOT, hot), stage(RTE_DEFERRED, deferred), stage(RTE_ENCODE, encode)];
+        let model = rte_model {
+            user: std::ptr::from_ref(self.model).cast_mut().cast(),
+            keys: KEYS.as_ptr(),
+            key_count: 2,
+            seed: Some(seed),
+            ..model(&stages, self.max_sessions, 8)
+        };
+        let path = self.record.map(|path| CString::new(path.to_str().unwrap()).unwrap());
+        let backend = backend();
+        let options = rte_engine_options {
+            lanes: self.lanes,
+            backend: if self.lanes == RTE_LANES_HOST { &backend } else { std::ptr::null() },
+            pipeline: RTE_PIPELINE_ON,
+            outbox_policy: self.policy,
+            on_output: Some(take),
+            on_output_user: std::ptr::from_ref(told).cast_mut().cast(),
+            record_path: path.as_ref().map_or(std::ptr::null(), |path| path.as_ptr()),
+            ..options()
+        };
+        Host::new(&model, &options)
+    }
+}
+
+fn random_message(host: &Host, random: &mut u64) {
+    *random = mix(*random, 1);
+    let dice = *random;
+    let kind = match dice % 32 {
+        0 | 1 => RTE_ATTACH,
+        2 => RTE_DETACH,
+        3 => RTE_RESET,
+        4 => RTE_PAUSE,
+        5 | 6 => RTE_RESUME,
+        _ => RTE_ACTION,
+    };
+    let flags = if kind == RTE_DETACH || kind == RTE_ACTION { (dice >> 8 & 1) as u32 } else { 0 };
+    let message = rte_message { flags, tag: dice >> 40, user: dice >> 50, ..message(kind, dice >> 16 & 7) };
+    let (action, prompt) = ((dice % 100).to_ne_bytes(), [(dice >> 24) as u8 % 4; 300]);
+    let values = [value(ACTION, &action), value(PROMPT, &prompt[..(dice >> 32 & 255) as usize])];
+    let has_values = matches!(kind, RTE_ATTACH | RTE_RESET | RTE_ACTION);
+    let count = if !has_values {
+        0
+    } else if dice >> 60 < 3 {
+        2
+    } else {
+        1
+    };
+    // A full inbox takes no more; what it took is on record.
+    let _ = host.push(message, &values[..count]);
+}
+
+/// Ticks an engine, or lets it run free while messages come in when they like.
+fn run(host: &Host, is_driven: bool, seed: u64) {
+    let mut random = seed;
+    if is_driven {
+        for tick in 0..TICKS {
+            for _ in 0..mix(tick, seed) % 3 {
+                random_message(host, &mut random);
+            }
+            // Some with a list of who is due, some in several calls.
+            let due = [0u64, 2, 3, 5];
+            // SAFETY: the engine lives and is ticked by this thread.
+            let step = || unsafe {
+                if tick % 5 == 0 {
+                    rte_engine_step(host.engine, due.as_ptr(), 4, 0)
+                } else {
+                    rte_engine_tick(host.engine, 0)
+                }
+            };
+            let mut status = step();
+            while status == rte_status_code::RTE_AGAIN as i32 {
+                status = step();
+            }
+            if status != 0 {
+                break;
+            }
+        }
+    } else {
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, 0);
+        while host.info().ticks < TICKS && host.info().health == 0 {
+            random_message(host, &mut random);
+            std::thread::yield_now();
+        }
+    }
+    // SAFETY: the engine lives.
+    unsafe { rte_engine_stop(host.engine, u64::MAX, std::ptr::null_mut()) };
+}
+
+fn replay(host: &Host, path: &Path) -> (i32, String) {
+    let path = CString::new(path.to_str().unwrap()).unwrap();
+    let mut error: rte_error = zeroed();
+    // SAFETY: the engine lives; a path and a place.
+    let status = unsafe { rte_engine_replay(host.engine, path.as_ptr(), &mut error) };
+    // SAFETY: zero, or NUL-terminated.
+    (status, unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+fn file(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+/// Records a run and repeats it: the outputs have to be the same, from the first to the last.
+fn twice(name: &str, lanes: u32, policy: u32, is_driven: bool, model: impl Fn() -> Model) {
+    let path = file(name);
+    let (first, second) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let (model, again) = (model(), model());
+    let setup = Setup { lanes, policy, model: &model, max_sessions: ROWS as u32, record: Some(&path) };
+    let host = setup.host(&first);
+    run(&host, is_driven, 11);
+    let ticks = host.info().ticks;
+    let is_dead = host.info().health != 0;
+    drop(host);
+    let host = Setup { record: None, model: &again, ..setup }.host(&second);
+    let (status, message) = replay(&host, &path);
+    let expected = if is_dead { rte_status_code::RTE_ERR_DEAD as i32 } else { 0 };
+    assert_eq!(status, expected, "{message}");
+    assert_eq!(host.info().ticks, ticks);
+    let (first, second) = (first.into_inner().unwrap(), second.into_inner().unwrap());
+    let chunks = first.iter().filter(|(line, _)| line[0] == RTE_CHUNK.into()).count();
+    for (at, (was, is)) in first.iter().zip(&second).enumerate() {
+        assert_eq!(was, is, "output {at} of {}", first.len());
+    }
+    assert_eq!(first.len(), second.len());
+    let size = std::fs::metadata(&path).unwrap().len();
+    println!("{name}: {ticks} ticks, {chunks} chunks, {} outputs again; {} bytes a tick", first.len(), size / ticks);
+    assert!(chunks as u64 > ticks / 2);
+}
+
+fn sound() -> Model {
+    Model::default()
+}
+
+fn failing() -> Model {
+    Model { fails: true, ..Model::default() }
+}
+
+#[test]
+fn ten_thousand_ticks_on_inline_lanes_are_repeated_chunk_for_chunk() {
+    twice("inline", RTE_LANES_INLINE, RTE_DROP_OLDEST, true, sound);
+    twice("inline_failing", RTE_LANES_INLINE, RTE_HOLD, true, failing);
+}
+
+#[test]
+fn ten_thousand_ticks_on_threads_lanes_are_repeated_chunk_for_chunk() {
+    twice("threads", RTE_LANES_THREADS, RTE_DROP_OLDEST, true, sound);
+    twice("threads_free", RTE_LANES_THREADS, RTE_HOLD, false, sound);
+    twice("threads_failing", RTE_LANES_THREADS, RTE_DROP_OLDEST, true, failing);
+}
+
+#[test]
+fn ten_thousand_ticks_on_a_hosts_lanes_are_repeated_chunk_for_chunk() {
+    twice("host", RTE_LANES_HOST, RTE_HOLD, true, sound);
+    twice("host_failing", RTE_LANES_HOST, RTE_DROP_OLDEST, false, failing);
+}
+
+#[test]
+fn a_death_is_repeated() {
+    twice("dead", RTE_LANES_INLINE, RTE_DROP_OLDEST, true, || Model { dies_at: 5000, ..Model::default() });
+}
+
+/// A short record of a run, and what it was made with.
+fn short(name: &str, model: &Model) -> PathBuf {
+    let (path, told) = (file(name), Mutex::new(Vec::new()));
+    let host = Setup { lanes: RTE_LANES_INLINE, policy: 0, model, max_sessions: 4, record: Some(&path) }.host(&told);
+    host.push(message(RTE_ATTACH, 1), &[]);
+    for _ in 0..50 {
+        assert_eq!(host.tick(), 0);
+    }
+    drop(host);
+    path
+}
+
+fn refused(path: &Path, max_sessions: u32, model: &Model) -> (i32, String) {
+    let told = Mutex::new(Vec::new());
+    let host = Setup { lanes: RTE_LANES_INLINE, policy: 0, model, max_sessions, record: None }.host(&told);
+    let answer = replay(&host, path);
+    let nothing_was_told = told.lock().unwrap().is_empty();
+    assert!(nothing_was_told || answer.0 != rte_status_code::RTE_ERR_ARGUMENT as i32, "a refused record is not begun");
+    answer
+}
+
+#[test]
+fn a_record_that_is_cut_off_or_damaged_at_any_byte_is_refused() {
+    let model = Model::default();
+    let path = short("whole", &model);
+    let whole = std::fs::read(&path).unwrap();
+    assert_eq!(refused(&path, 4, &model), (0, String::new()));
+    for at in (0..whole.len()).step_by(13) {
+        let cut = file("cut");
+        std::fs::write(&cut, &whole[..at]).unwrap();
+        let (status, message) = refused(&cut, 4, &model);
+        assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as i32, "cut at {at}");
+        assert!(message.contains("cut off") || message.contains("not a record"), "{message}");
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x40;
+        std::fs::write(&cut, &damaged).unwrap();
+        let (status, message) = refused(&cut, 4, &model);
+        assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as i32, "damaged at {at}: {message}");
+    }
+}
+
+#[test]
+fn a_record_of_something_else_is_refused_with_what_differs() {
+    let model = Model::default();
+    let path = short("foreign", &model);
+    let (status, message) = refused(&path, 5, &model);
+    assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as i32);
+    assert!(
+        message.ends_with("of another engine: there model.max_sessions: 4; here model.max_sessions: 5"),
+        "{message}"
+    );
+    assert!(refused(&file("none"), 4, &model).1.contains("No such file"));
+    std::fs::write(file("text"), "a text\n").unwrap();
+    assert!(refused(&file("text"), 4, &model).1.contains("not a record"));
+}
+
+#[test]
+fn a_model_that_does_not_repeat_itself_is_told_where() {
+    let model = Model::default();
+    let path = short("strange", &model);
+    let strange = Model { fails: true, ..Model::default() };
+    let (status, message) = refused(&path, 4, &strange);
+    assert_eq!(status, rte_status_code::RTE_ERR_STATE as i32);
+    assert!(message.contains("a batch came to") && message.contains("call "), "{message}");
+}
+
+#[test]
+fn a_record_that_cannot_be_made_is_refused_when_the_engine_is() {
+    let (model, stages) = (Model::default(), [stage(RTE_HOT, hot)]);
+    let table = rte_model { user: std::ptr::from_ref(&model).cast_mut().cast(), ..driver::model(&stages, 4, 8) };
+    let options = rte_engine_options { record_path: c"/nowhere/at/all".as_ptr(), ..options() };
+    let (mut engine, mut error): (*mut rte_engine, rte_error) = (std::ptr::null_mut(), zeroed());
+    // SAFETY: valid descriptors and places.
+    let status = unsafe { rte_engine_new(&table, &options, &mut engine, &mut error) };
+    // SAFETY: written on error.
+    let message = unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy();
+    assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as i32);
+    assert!(message.starts_with("options.record_path: /nowhere/at/all: "), "{message}");
+}
+
+#[test]
+fn an_engine_that_was_driven_replays_nothing() {
+    let model = Model::default();
+    let path = short("driven", &model);
+    let told = Mutex::new(Vec::new());
+    let host = Setup { lanes: RTE_LANES_INLINE, policy: 0, model: &model, max_sessions: 4, record: None }.host(&told);
+    assert_eq!(host.tick(), 0);
+    assert_eq!(replay(&host, &path).0, rte_status_code::RTE_ERR_STATE as i32);
+    assert_eq!(host.tick(), 0, "and goes on");
+}
