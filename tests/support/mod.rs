@@ -145,7 +145,7 @@ pub fn link_options_to(library: &Path, folder: &Path) -> Vec<String> {
         }
     }
     let folder = folder.display();
-    vec![format!("-L{folder}"), "-lrte".into(), "-pthread".into(), format!("-Wl,-rpath,{folder}")]
+    vec![format!("-L{folder}"), "-lrte".into(), "-pthread".into(), "-lm".into(), format!("-Wl,-rpath,{folder}")]
 }
 
 /// What became of a program.
@@ -242,7 +242,7 @@ impl Watch {
         self.build_and_run_with(source, standard, folder, &[])
     }
 
-    /// As `build_and_run`, of a program that takes arguments.
+    /// With arguments. The program runs in a folder of its own.
     #[track_caller]
     pub fn build_and_run_with(
         self,
@@ -276,7 +276,7 @@ impl Watch {
             }
             Watch::Plain => Command::new(program),
         };
-        command.args(arguments);
+        command.args(arguments).current_dir(&folder);
         Some(run(command, &folder))
     }
 }
