@@ -45,6 +45,18 @@ fn a_game_loop() {
     run_everywhere("tests/hosts/05_game_loop.c", C, "game_loop", "1000 ticks, 64000 chunks");
 }
 
+/// The example, for as few ticks as it takes. It checks what it shows: no bystander loses a picture to another's prompt, and
+/// two of the sessions are bit for bit the same alone.
+#[test]
+fn a_world() {
+    let folder = scratch("world");
+    for watch in Watch::ALL {
+        let source = Path::new("examples_c/03_world.c");
+        let Some(finished) = watch.build_and_run_with(source, C, &folder, &["20", "world.png"]) else { continue };
+        finished.expect_success().expect("must say what it did", |it| it.output.contains("\nok: 8 players, "));
+    }
+}
+
 /// As the header says of a stage: a C++ exception that leaves it ends the process. It says so, and does not go on.
 #[test]
 fn a_stage_that_throws_ends_the_process() {

@@ -149,7 +149,7 @@ unsafe extern "C-unwind" fn wait(_: *mut c_void, _: rte_stream, _: rte_event) ->
 }
 unsafe extern "C-unwind" fn query(_: *mut c_void, _: rte_event) -> i32 {
     let luck = mix(LUCK.fetch_add(1, SeqCst), 7);
-    i32::from(luck % 3 > 0)
+    i32::from(!luck.is_multiple_of(3))
 }
 unsafe extern "C-unwind" fn sync(_: *mut c_void, _: rte_event, _: u64) -> i32 {
     if mix(LUCK.fetch_add(1, SeqCst), 9).is_multiple_of(4) { rte_status_code::RTE_TIMEOUT as i32 } else { 0 }
