@@ -223,8 +223,9 @@ impl Cohort {
     /// The end of a life: out of the cohort and of undelivered work now; the row retires when its own fences allow.
     pub(super) fn leave(&mut self, row: Row, notice: Option<(Event, u64)>) {
         if let Some((event, tag)) = notice {
-            self.tell(row, event, tag);
+            // In this order: whoever pops the notice finds nothing older behind it.
             self.shared.outbox.purge(row);
+            self.tell(row, event, tag);
         }
         let was_retiring = self.arena.by.retiring.has(row);
         self.end_life(row, None);
