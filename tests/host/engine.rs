@@ -311,6 +311,12 @@ impl Engine {
         }
     }
 
+    /// Stops it, waiting at most so many nanoseconds.
+    pub fn stop_within(&mut self, timeout_ns: u64) -> rte_status {
+        // SAFETY: the engine lives.
+        unsafe { rte_engine_stop(self.handle, timeout_ns, null_mut()) }
+    }
+
     /// Stops it, however long that takes.
     pub fn stop(&mut self) -> rte_status {
         // SAFETY: the engine lives.
