@@ -139,6 +139,9 @@ typedef struct CUevent_st *rte_event;
 /// A stage number: `rte_engine_options.on_output`.
 #define RTE_STAGE_ON_OUTPUT 4294967290
 
+/// A stage number: `rte_model.serve`.
+#define RTE_STAGE_SERVE 4294967289
+
 /// A stage number: none. In info: no stage is stalled.
 #define RTE_STAGE_NONE 4294967280
 
@@ -259,7 +262,7 @@ typedef struct CUevent_st *rte_event;
 
 /// Nothing is lost: a session whose ring has no room for its next chunk sits out until its consumer has taken one. It is
 /// never more than outbox_depth chunks ahead of its consumer. (A consumer that keeps more than held_max outputs: until it
-/// has released one.)
+/// has released one.) With `model.serve`: a push of a chunk that finds no room is refused with RTE_AGAIN.
 #define RTE_HOLD 2
 
 /// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
@@ -476,7 +479,7 @@ typedef struct rte_model {
     uint32_t rate_den;
     /// All arrays and names are copied at rte_engine_new.
     const struct rte_key *keys;
-    /// At least one HOT.
+    /// At least one HOT; none with `serve`.
     const struct rte_stage *stages;
     /// At most 256.
     uint32_t stage_count;
@@ -497,7 +500,19 @@ typedef struct rte_model {
     /// RTE_MODEL_OWN_OUTPUT: once for each pointer that became a chunk's, when its consumer has released it, or it was lost,
     /// and `ready` and the consumer's stream have passed. On any thread, also after rte_engine_free, but before `destroy`.
     void (*release_output)(void *user, void *data);
-    /// "Level 2": your own loop instead of stages. UNAVAILABLE in this version.
+    /// "Level 2": your own loop instead of stages, on rte_engine_start's thread or in rte_engine_run, once. It has the other
+    /// ends of the two queues: rte_inbox_wait, rte_inbox_pop, rte_outbox_push; these say what it is to do. Used beside it:
+    /// name, user, max_sessions, frames_per_chunk, keys (neither HEAVY nor merging), chunk_bytes, destroy; rate and
+    /// input_latency_chunks are information. Stages, hooks and flags: refused.
+    ///
+    /// Return when rte_inbox_wait or rte_inbox_pop says RTE_CLOSED, with that or RTE_OK. RTE_OK before a stop was asked for:
+    /// as if it had been. Then each session that is left gets RTE_DETACHED with RTE_CLOSED after its last chunk; one that
+    /// was told nothing yet, and each ATTACH and RESET in the inbox: RTE_REJECTED. Anything else ends the engine: RTE_DEAD
+    /// names the status and RTE_STAGE_SERVE.
+    ///
+    /// In it rte_engine_start, run, tick, step, and rte_engine_stop and rte_outbox_wait with a timeout are
+    /// RTE_ERR_DEADLOCK. rte_engine_stop with timeout 0 is fine. While it waits it is at rest; when it has not come to
+    /// the inbox for longer than options.stall_ns it is stalled.
     rte_status (*serve)(void *user, struct rte_engine *engine);
     /// Once, after the last callback; not if rte_engine_new failed.
     void (*destroy)(void *user);
@@ -897,7 +912,8 @@ RTE_API void rte_log_stderr(void *user, uint32_t level, const char *text);
 /// Threads: any. Callbacks: may be called in any.
 RTE_API rte_status rte_engine_new(const struct rte_model *model, const struct rte_engine_options *options, struct rte_engine **out, struct rte_error *error);
 
-/// Drives the engine on a thread of its own, at the model's rate, until it is stopped. Returns when `model.init` has.
+/// Drives the engine on a thread of its own, at the model's rate, until it is stopped; or runs `model.serve` there. Returns
+/// when `model.init` has.
 ///
 /// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
 /// engine. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the error says which, and how the
@@ -906,7 +922,7 @@ RTE_API rte_status rte_engine_new(const struct rte_model *model, const struct rt
 /// Threads: any. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_start(struct rte_engine *engine, struct rte_error *error);
 
-/// Drives the engine on the calling thread, at the model's rate, until another thread stops it.
+/// Drives the engine on the calling thread, at the model's rate, until another thread stops it; or runs `model.serve` there.
 ///
 /// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`. RTE_ERR_UNAVAILABLE also,
 /// with nothing changed: options.cpu_mask or options.priority is set, and without threads lanes no thread would heed it.
@@ -917,9 +933,9 @@ RTE_API rte_status rte_engine_run(struct rte_engine *engine, struct rte_error *e
 /// nanoseconds for the lanes.
 ///
 /// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
-/// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, or another thread
-/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init` returned, and
-/// RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
+/// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, another thread
+/// is in its tick, or the model has `serve`. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init`
+/// returned, and RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
 /// Threads: always the same one. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_tick(struct rte_engine *engine, uint64_t wait_ns);
 
@@ -1005,6 +1021,64 @@ RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
 /// Threads: any, also after rte_engine_free. Callbacks: may be called in any.
 RTE_API void rte_output_release(struct rte_output *output, rte_stream after);
 
+/// The next message, for `model.serve`. Never blocks. Its values are readable until the next rte_inbox_pop, or until serve
+/// returns. Copied ones are aligned to 8; BORROWED ones are where they were, and the library runs their release when the
+/// message is given up, once. `generation` and `user` are those of the session's life; the flags of values are 0, and
+/// `release` is NULL.
+///
+/// The library says who is here; these it deals with itself, and never shows:
+/// - ATTACH, and RESET of an unknown session, with no row free: RTE_REJECTED with RTE_ERR_FULL. A row is free once all
+///   chunks of the life before were popped or dropped.
+/// - ATTACH of a session that is here: RTE_ATTACHED with RTE_ALREADY.
+/// - A generation that no longer lives: RTE_REJECTED with RTE_ERR_STALE; ACTION, PAUSE or RESUME of no session: with
+///   RTE_ERR_UNKNOWN; DETACH of none: nothing.
+///
+/// What it shows:
+/// - ATTACH: a new life, with a row. Answer RTE_ATTACHED or RTE_REJECTED, now or later.
+/// - RESET: of a session that is here, the life before is over: its chunks were dropped and its RTE_DETACHED told. Forget
+///   it; this is as an ATTACH. No values: the context of before, which is yours to keep.
+/// - DETACH: nothing more of the session comes out: its chunks were dropped, and so is what you still push of it. With
+///   RTE_DRAIN: deliver what you have begun. Answer RTE_DETACHED. Until then its row is taken; a new ATTACH of the session
+///   ends the old life first (with RTE_DRAIN: is answered RTE_ALREADY, a RESET RTE_REJECTED with RTE_ERR_STATE).
+/// - ACTION, PAUSE, RESUME: for you to act on. Nothing was merged.
+///
+/// RTE_AGAIN: there is none. RTE_CLOSED: the stop was asked for, return soon; what is in the inbox the library answers.
+/// RTE_ERR_DEAD. RTE_ERR_ARGUMENT: NULL. RTE_ERR_STATE: not on the thread of a running serve, or in a release. On all but
+/// RTE_OK nothing was written; with RTE_AGAIN, RTE_CLOSED and RTE_ERR_DEAD the message before was given up all the same.
+/// Threads: model.serve's. Callbacks: model.serve alone.
+RTE_API rte_status rte_inbox_pop(struct rte_engine *engine, struct rte_message *out);
+
+/// Waits until rte_inbox_pop has something, or until a session whose chunk was refused with RTE_AGAIN has room; at most
+/// `timeout_ns` nanoseconds, UINT64_MAX: as long as it takes. The stop ends it too. The values of the message that was
+/// popped last stay readable.
+///
+/// RTE_OK: look. RTE_TIMEOUT. RTE_CLOSED: the stop was asked for, return soon. RTE_ERR_DEAD. RTE_ERR_STATE: not on the
+/// thread of a running serve, or in a release.
+/// Threads: model.serve's. Callbacks: model.serve alone.
+RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns);
+
+/// Says something to one session, for `model.serve`: a chunk or a notice. Copies. Never blocks. Looked at are:
+/// - all kinds: `kind`, `session`, `generation` (0: whichever life is current), `tag`, `tick` (your own count; notices, the
+///   library's too, carry the newest one named, and so does info). `flags` and `reserved` must be zero.
+/// - RTE_CHUNK: `data`, `size` (1 to model.chunk_bytes), `index` (above that of the life's chunk before; what is left out
+///   consumers see as dropped), `heavy_tag`, `frames` (0: the model's). `status` must be 0.
+/// - RTE_REJECTED, RTE_DETACHED, RTE_ROW_FAILED: `status`; the last: `stage`, any number. Notices have no data.
+///
+/// The library fills in the rest: `user`, `generation`, `row`, `dropped`; `start_ns`, when serve last came back from
+/// rte_inbox_wait or rte_inbox_pop; `done_ns`, now.
+///
+/// A life is told RTE_ATTACHED or RTE_REJECTED first, once, and then gets chunks; RTE_REJECTED ends it. RTE_ROW_FAILED comes
+/// after RTE_ATTACHED, once, and no chunk after it. RTE_DETACHED, at any time, asked for or not, ends the life: it comes out
+/// after its last chunk, and until that is popped the session counts as attached.
+///
+/// RTE_OK: taken. A slow consumer loses chunks by options.outbox_policy, and they are counted. RTE_AGAIN: nothing was
+/// taken, there is no room: with RTE_HOLD, and whenever a consumer just stands in the way of an earlier notice.
+/// RTE_ERR_ARGUMENT: NULL, or one of the above is wrong. RTE_ERR_UNKNOWN: no such session, or its RTE_DETACHED was pushed.
+/// RTE_ERR_STALE: `generation` is not the one that lives. RTE_ERR_STATE: the life was told that, or is not at that yet; not
+/// on the thread of a running serve, or in a release. RTE_ERR_UNAVAILABLE: `ready`. RTE_ERR_DEAD.
+/// Threads: model.serve's. Callbacks: model.serve alone.
+RTE_API rte_status rte_outbox_push(struct rte_engine *engine, const struct rte_output *output);
+
 /// What is known of the engine now. Writes `info->struct_size` bytes.
 ///
 /// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
@@ -1022,21 +1096,6 @@ RTE_API rte_status rte_session_get_info(const struct rte_engine *engine, uint64_
 ///
 /// Threads: any. Callbacks: may be called in any.
 RTE_API rte_status rte_replica_model(struct rte_model *model, uint32_t max_sessions, rte_replica_fn make, void *user);
-
-/// The inbox's other end, for model.serve alone. RTE_ERR_UNAVAILABLE in this version.
-///
-/// Threads: model.serve's. Callbacks: model.serve alone.
-RTE_API rte_status rte_inbox_pop(struct rte_engine *engine, struct rte_message *out);
-
-/// Waits for a message, for model.serve alone. RTE_ERR_UNAVAILABLE in this version.
-///
-/// Threads: model.serve's. Callbacks: model.serve alone.
-RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns);
-
-/// The outbox's other end, for model.serve alone. RTE_ERR_UNAVAILABLE in this version.
-///
-/// Threads: model.serve's. Callbacks: model.serve alone.
-RTE_API rte_status rte_outbox_push(struct rte_engine *engine, const struct rte_output *output);
 
 #ifdef __cplusplus
 }  // extern "C"

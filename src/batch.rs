@@ -22,6 +22,13 @@ pub struct ValueRef {
     flags: u32,
 }
 
+impl ValueRef {
+    /// `size` bytes at `data`.
+    pub fn new(key: u32, revision: u64, data: usize, size: usize) -> ValueRef {
+        ValueRef { data, size, revision, key, flags: 0 }
+    }
+}
+
 /// Who stands at a position.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Seat {

@@ -64,6 +64,11 @@ impl Manifest {
         self.stages.iter().any(|stage| stage.lane == lane)
     }
 
+    /// Whether the model owns its loop: it has no stages then.
+    pub fn serves(&self) -> bool {
+        self.stages.is_empty()
+    }
+
     /// The lane whose last stage ends a chunk.
     pub fn last_lane(&self) -> Lane {
         if self.has(Lane::Deferred) { Lane::Deferred } else { Lane::Hot }
@@ -83,6 +88,7 @@ impl Manifest {
             hook::FINALIZE => "finalize",
             hook::INIT => "init",
             hook::ON_OUTPUT => "on_output",
+            hook::SERVE => "serve",
             _ => self.stages.get(stage as usize).map_or("none", |stage| &stage.name),
         }
     }
@@ -91,6 +97,10 @@ impl Manifest {
 /// A queue of a device, or nothing: only an adapter gives it a type.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct RawStream(pub usize);
+
+/// An engine as its host holds it: only an adapter gives it a type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawEngine(pub usize);
 
 /// A mark in such a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,4 +149,9 @@ pub trait Model: Send + Sync {
 
     /// Runs `call` for the rows of `batch`. What it says of single rows is in the batch.
     fn call(&self, call: Call, batch: &mut Batch, stream: RawStream) -> Result<(), Status>;
+
+    /// The model's own loop, where its manifest says that it serves: once, on the engine's thread, instead of all others.
+    fn serve(&self, _: RawEngine) -> Result<(), Status> {
+        Err(Status::UNAVAILABLE)
+    }
 }

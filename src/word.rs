@@ -200,5 +200,6 @@ pub mod hook {
     pub const FINALIZE: u32 = 0xffff_fffc;
     pub const INIT: u32 = 0xffff_fffb;
     pub const ON_OUTPUT: u32 = 0xffff_fffa;
+    pub const SERVE: u32 = 0xffff_fff9;
     pub const NONE: u32 = 0xffff_fff0;
 }

@@ -31,13 +31,9 @@ fn a_world_model_on_cuda_streams_compiles() {
         .compile();
 }
 
-/// `serve` is not in this version: rte_engine_new says so.
 #[test]
-fn a_scheduler_with_its_own_loop_is_refused() {
-    let folder = scratch("scheduler");
-    let source = Path::new("tests/hosts/04_scheduler.cpp");
-    let finished = Watch::Plain.build_and_run(source, CPP, &folder).unwrap();
-    finished.expect("must be refused", |it| it.code == Some(1));
+fn a_scheduler_with_its_own_loop() {
+    run_everywhere("tests/hosts/04_scheduler.cpp", CPP, "scheduler", "");
 }
 
 #[test]

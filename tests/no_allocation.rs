@@ -2,35 +2,11 @@
 
 mod driver;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use driver::counting::{Counting, calls};
 use driver::*;
-
-/// Counts what the whole program, the engine included, asks of the heap.
-struct Counting;
-
-static CALLS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: the system's allocator, counted.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        CALLS.fetch_add(1, Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(block, layout, size) }
-    }
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        CALLS.fetch_add(1, Relaxed);
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -105,9 +81,9 @@ fn check(pipeline: u32, flags: u32) {
     }
     let warm = 100;
     (0..warm).for_each(|number| _ = frame(&host, number));
-    let before = CALLS.load(Relaxed);
+    let before = calls();
     let chunks: u64 = (warm..warm + 3400).map(|number| frame(&host, number)).sum();
-    let calls = CALLS.load(Relaxed) - before;
+    let calls = calls() - before;
     println!("{} ticks, {chunks} chunks, {} pushes: {calls} calls of the allocator", 3400 * 3, 3400 * 66);
     assert_eq!(calls, 0);
     assert_eq!(chunks, 3400 * 3 * u64::from(ROWS));

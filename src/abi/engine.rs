@@ -14,7 +14,7 @@ use super::options::{
 };
 use super::outbox::on_output_of;
 use super::status::{rte_error, rte_status};
-use crate::engine::{Cohort, Engine, Failure, Plan, Settings, Shared};
+use crate::engine::{Body, Cohort, Engine, Failure, Plan, Serving, Settings, Shared};
 use crate::lane::{Bell, InlineLanes, Lanes, StreamLanes, Target, ThreadLanes};
 use crate::model::Model;
 use crate::queue::{Inbox, LIFE_NOTICES, Outbox, ReleaseFence, Sizes};
@@ -80,6 +80,7 @@ pub unsafe fn engine_with(
     watch_forks();
 
     let manifest = model.manifest();
+    check_together(manifest, &options)?;
     if least_bytes(manifest, options.depth).is_none_or(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
         return Err(no_memory());
     }
@@ -122,6 +123,12 @@ pub unsafe fn engine_with(
     };
     let table = backend.map(|backend| Table::new(backend, kicked, parked));
     let model = Arc::new(model);
+    if model.manifest().serves() {
+        let serving = Serving::new(shared.clone(), model.clone(), plan.quota, plan.prefault).ok_or_else(no_memory)?;
+        model.take();
+        let engine = Engine::new(shared, model, Body::Serving(serving), settings);
+        return Ok(Arc::into_raw(engine).cast_mut().cast());
+    }
     let target = Target { model: model.clone(), watch };
     let lanes: Box<dyn Lanes> = match &table {
         Some(table) => {
@@ -135,8 +142,8 @@ pub unsafe fn engine_with(
         None => Box::new(InlineLanes::new(target.clone())),
     };
     let device = table.clone().map(|table| Arc::new(Releases(table)) as Arc<dyn ReleaseFence>);
-    let cohort = Cohort::new(shared, target, wrap(lanes), plan, device).ok_or_else(no_memory)?;
-    let engine = Engine::new(cohort, settings);
+    let cohort = Cohort::new(shared.clone(), target, wrap(lanes), plan, device).ok_or_else(no_memory)?;
+    let engine = Engine::new(shared, model.clone(), Body::Cohort(cohort), settings);
     if let Some(path) = &options.record_path {
         let writer = Writer::create(path, &engine.facts());
         engine.record(
@@ -147,6 +154,18 @@ pub unsafe fn engine_with(
     model.take();
     table.into_iter().for_each(|table| table.take());
     Ok(Arc::into_raw(engine).cast_mut().cast())
+}
+
+/// What is right alone may not go with the model.
+fn check_together(manifest: &crate::model::Manifest, options: &Options) -> Result<(), Failure> {
+    let serves = manifest.serves();
+    let wrong = |what: String| Err(Failure::new(Status::ARGUMENT, format!("options.{what}, but the model has serve")));
+    match &options.table {
+        table if serves && table.lanes > RTE_LANES_INLINE => wrong(format!("lanes: {}", table.lanes)),
+        table if serves && table.pipeline == RTE_PIPELINE_ON => wrong("pipeline: RTE_PIPELINE_ON".to_string()),
+        table if serves && !table.record_path.is_null() => wrong("record_path: set".to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// What an engine of this shape takes at least. One that cannot be is refused by it: most of what is allocated later is
@@ -174,7 +193,8 @@ fn plan(options: &Options, manifest: &crate::model::Manifest, lanes_overlap: boo
     }
 }
 
-/// Drives the engine on a thread of its own, at the model's rate, until it is stopped. Returns when `model.init` has.
+/// Drives the engine on a thread of its own, at the model's rate, until it is stopped; or runs `model.serve` there. Returns
+/// when `model.init` has.
 ///
 /// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
 /// engine. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the error says which, and how the
@@ -193,7 +213,7 @@ pub unsafe extern "C" fn rte_engine_start(engine: *mut rte_engine, error: *mut r
     })
 }
 
-/// Drives the engine on the calling thread, at the model's rate, until another thread stops it.
+/// Drives the engine on the calling thread, at the model's rate, until another thread stops it; or runs `model.serve` there.
 ///
 /// Returns RTE_OK after the stop, RTE_ERR_DEAD if the engine died; else as `rte_engine_start`. RTE_ERR_UNAVAILABLE also,
 /// with nothing changed: options.cpu_mask or options.priority is set, and without threads lanes no thread would heed it.
@@ -207,9 +227,9 @@ pub unsafe extern "C" fn rte_engine_run(engine: *mut rte_engine, error: *mut rte
 /// nanoseconds for the lanes.
 ///
 /// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
-/// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, or another thread
-/// is in its tick. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init` returned, and
-/// RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
+/// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, another thread
+/// is in its tick, or the model has `serve`. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init`
+/// returned, and RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
 /// Threads: always the same one. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_tick(engine: *mut rte_engine, wait_ns: u64) -> rte_status {

@@ -47,13 +47,23 @@ pub(super) unsafe fn read_stages(table: &rte_model) -> Result<Vec<rte_stage>, Fa
 pub(super) unsafe fn read(table: &rte_model, stages: &[rte_stage]) -> Result<Manifest, Failure> {
     check_flags(table)?;
     if table.serve.is_some() {
-        return Err(unavailable("model.serve"));
+        check_serve(table, stages)?;
     }
     check_range("model.max_sessions", table.max_sessions as usize, MAX_SESSIONS as usize)?;
     check_range("model.chunk_bytes", table.chunk_bytes, MAX_BYTES)?;
     check_zero("model.reserved0", table.reserved0.into())?;
     // SAFETY: the caller's promise.
-    let (stages, keys, name) = unsafe { (check_stages(stages)?, read_keys(table)?, text(table.name)) };
+    let (stages, keys, name) = unsafe { (check_stages(table, stages)?, read_keys(table)?, text(table.name)) };
+    if let (true, Some(at)) =
+        (table.serve.is_some(), keys.iter().position(|key| key.heavy || key.merge != Merge::Latest))
+    {
+        let key = &keys[at];
+        let what = if key.heavy { "is HEAVY" } else { "merges" };
+        return Err(wrong(format!(
+            "model.keys[{at}]: {} {what}, but serve is shown messages as they were pushed",
+            key.name
+        )));
+    }
     if let (false, Some(at)) = (stages.iter().any(|s| s.lane == Lane::Encode), keys.iter().position(|key| key.heavy)) {
         return Err(wrong(format!("model.keys[{at}].flags: {} is HEAVY, but no stage is RTE_ENCODE", keys[at].name)));
     }
@@ -99,6 +109,24 @@ fn check_flags(table: &rte_model) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is the stages' is not there.
+fn check_serve(table: &rte_model, stages: &[rte_stage]) -> Result<(), Failure> {
+    let hooks = [
+        ("stages", !stages.is_empty()),
+        ("init", table.init.is_some()),
+        ("ready", table.ready.is_some()),
+        ("seed", table.seed.is_some()),
+        ("detach", table.detach.is_some()),
+        ("finalize", table.finalize.is_some()),
+        ("release_output", table.release_output.is_some()),
+    ];
+    match hooks.iter().find(|(_, is_there)| *is_there) {
+        Some((name, _)) => Err(wrong(format!("model.{name}: set, but the model has serve, which does all of it"))),
+        None if table.flags != 0 => Err(wrong(format!("model.flags: {:#x}, but the model has serve", table.flags))),
+        None => Ok(()),
+    }
+}
+
 fn check_range(name: &str, value: usize, most: usize) -> Result<(), Failure> {
     if (1..=most).contains(&value) { Ok(()) } else { Err(wrong(format!("{name}: {value} is not in 1..={most}"))) }
 }
@@ -115,7 +143,7 @@ fn read_rate(table: &rte_model) -> Result<Option<Rate>, Failure> {
 
 /// # Safety
 /// Names are NULL or C strings.
-unsafe fn check_stages(stages: &[rte_stage]) -> Result<Vec<StageSpec>, Failure> {
+unsafe fn check_stages(table: &rte_model, stages: &[rte_stage]) -> Result<Vec<StageSpec>, Failure> {
     let mut specs = Vec::with_capacity(stages.len());
     for (at, stage) in stages.iter().enumerate() {
         let lane = match stage.lane {
@@ -132,7 +160,7 @@ unsafe fn check_stages(stages: &[rte_stage]) -> Result<Vec<StageSpec>, Failure> 
         // SAFETY: the caller's promise.
         specs.push(StageSpec { name: unsafe { text(stage.name) }, lane });
     }
-    if !specs.iter().any(|stage| stage.lane == Lane::Hot) {
+    if table.serve.is_none() && !specs.iter().any(|stage| stage.lane == Lane::Hot) {
         return Err(wrong(format!("model.stages: none of {} is RTE_HOT, and there is no serve", specs.len())));
     }
     Ok(specs)

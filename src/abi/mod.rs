@@ -28,6 +28,8 @@ pub mod inbox;
 
 pub mod outbox;
 
+pub mod serve;
+
 pub mod info;
 
 pub mod later;

@@ -9,7 +9,7 @@ use super::message::{rte_stream, rte_value};
 use super::status::rte_status;
 use crate::batch::Batch;
 use crate::engine::Failure;
-use crate::model::{Call, Manifest, Model, RawStream};
+use crate::model::{Call, Manifest, Model, RawEngine, RawStream};
 use crate::word::{Lane, Status};
 
 /// A stage number: `rte_model.seed`.
@@ -24,6 +24,8 @@ pub const RTE_STAGE_FINALIZE: u32 = 0xffff_fffc;
 pub const RTE_STAGE_INIT: u32 = 0xffff_fffb;
 /// A stage number: `rte_engine_options.on_output`.
 pub const RTE_STAGE_ON_OUTPUT: u32 = 0xffff_fffa;
+/// A stage number: `rte_model.serve`.
+pub const RTE_STAGE_SERVE: u32 = 0xffff_fff9;
 /// A stage number: none. In info: no stage is stalled.
 pub const RTE_STAGE_NONE: u32 = 0xffff_fff0;
 
@@ -209,7 +211,7 @@ pub struct rte_model {
     pub rate_den: u32,
     /// All arrays and names are copied at rte_engine_new.
     pub keys: *const rte_key,
-    /// At least one HOT.
+    /// At least one HOT; none with `serve`.
     pub stages: *const rte_stage,
     /// At most 256.
     pub stage_count: u32,
@@ -230,7 +232,19 @@ pub struct rte_model {
     /// RTE_MODEL_OWN_OUTPUT: once for each pointer that became a chunk's, when its consumer has released it, or it was lost,
     /// and `ready` and the consumer's stream have passed. On any thread, also after rte_engine_free, but before `destroy`.
     pub release_output: Option<unsafe extern "C-unwind" fn(user: *mut c_void, data: *mut c_void)>,
-    /// "Level 2": your own loop instead of stages. UNAVAILABLE in this version.
+    /// "Level 2": your own loop instead of stages, on rte_engine_start's thread or in rte_engine_run, once. It has the other
+    /// ends of the two queues: rte_inbox_wait, rte_inbox_pop, rte_outbox_push; these say what it is to do. Used beside it:
+    /// name, user, max_sessions, frames_per_chunk, keys (neither HEAVY nor merging), chunk_bytes, destroy; rate and
+    /// input_latency_chunks are information. Stages, hooks and flags: refused.
+    ///
+    /// Return when rte_inbox_wait or rte_inbox_pop says RTE_CLOSED, with that or RTE_OK. RTE_OK before a stop was asked for:
+    /// as if it had been. Then each session that is left gets RTE_DETACHED with RTE_CLOSED after its last chunk; one that
+    /// was told nothing yet, and each ATTACH and RESET in the inbox: RTE_REJECTED. Anything else ends the engine: RTE_DEAD
+    /// names the status and RTE_STAGE_SERVE.
+    ///
+    /// In it rte_engine_start, run, tick, step, and rte_engine_stop and rte_outbox_wait with a timeout are
+    /// RTE_ERR_DEADLOCK. rte_engine_stop with timeout 0 is fine. While it waits it is at rest; when it has not come to
+    /// the inbox for longer than options.stall_ns it is stalled.
     pub serve: Option<unsafe extern "C-unwind" fn(user: *mut c_void, engine: *mut rte_engine) -> rte_status>,
     /// Once, after the last callback; not if rte_engine_new failed.
     pub destroy: Option<unsafe extern "C-unwind" fn(user: *mut c_void)>,
@@ -315,6 +329,13 @@ impl Model for CModel {
             return Err(Status::AGAIN);
         }
         Status::of_callback(code)
+    }
+
+    fn serve(&self, engine: RawEngine) -> Result<(), Status> {
+        let Some(serve) = self.table.serve else { return Ok(()) };
+        // SAFETY: a callback of the host, with the handle that it has of the engine.
+        let code = unsafe { serve(self.table.user, std::ptr::with_exposed_provenance_mut(engine.0)) };
+        if code == Status::CLOSED.0 { Err(Status::CLOSED) } else { Status::of_callback(code) }
     }
 }
 

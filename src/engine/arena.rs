@@ -167,7 +167,7 @@ pub struct RowFences {
 /// Session ids are numbers of the host: one multiplication spreads them well enough, and is several times faster than
 /// the standard hasher, which guards against ids chosen to collide.
 #[derive(Default)]
-struct SessionHasher(u64);
+pub struct SessionHasher(u64);
 
 impl Hasher for SessionHasher {
     fn finish(&self) -> u64 {
@@ -184,6 +184,9 @@ impl Hasher for SessionHasher {
     }
 }
 
+/// Where each session is.
+pub type Sessions = HashMap<Session, Row, BuildHasherDefault<SessionHasher>>;
+
 /// See the module's comment.
 pub struct Arena {
     states: Box<[State]>,
@@ -199,7 +202,7 @@ pub struct Arena {
     /// Of which something is to be said anew at the end of the tick.
     pub news: Rows,
     pub fences: Box<[RowFences]>,
-    sessions: HashMap<Session, Row, BuildHasherDefault<SessionHasher>>,
+    sessions: Sessions,
     #[allow(clippy::vec_box, reason = "lives move as boxes between here and the rows")]
     spare: Vec<Box<Life>>,
     max: u32,

@@ -11,7 +11,7 @@ use crate::batch::{Batch, Seat};
 use crate::lane::Fence;
 use crate::model::{Call, Manifest, Model, RawStream};
 use crate::output::Stamp;
-use crate::queue::{Lease, Passage, Pool};
+use crate::queue::{Lease, Passage, Policy, Pool};
 use crate::rows::Rows;
 use crate::telemetry::Counters;
 use crate::time::real_now;
@@ -252,6 +252,10 @@ impl Delivery<'_> {
         let is_sent = self.shared.outbox.push(stamp, size, making, pool);
         if !is_sent && (own != 0 || self.completion.is_some()) {
             making.disown();
+        }
+        if !is_sent && self.shared.outbox.policy() == Policy::Hold {
+            // A consumer stood still in the middle of a pop through several lives of the row.
+            self.shared.outbox.discard(row);
         }
         let counters = &self.shared.counters;
         Counters::add(&counters.chunks, 1);

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::cohort::{Cohort, Progress};
 use super::drive::{Settings, close, drive};
 use super::replay::{difference, facts, replay};
+use super::serve::Serving;
 use super::shared::Shared;
-use crate::model::Model;
+use crate::model::{Model, RawEngine};
 use crate::output::{Event, Notice};
 use crate::record::{Reader, Tape, Writer};
 use crate::telemetry::Level;
@@ -48,9 +49,19 @@ enum Mode {
     Replayed,
 }
 
+/// What the driving thread runs.
+#[allow(clippy::large_enum_variant, reason = "there is one, and it stays where it is")]
+pub enum Body {
+    /// The tick.
+    Cohort(Cohort),
+    /// The model's own loop.
+    Serving(Serving),
+}
+
 /// What the driving thread has.
 struct Driver {
-    cohort: Cohort,
+    /// None: the model owns its loop.
+    cohort: Option<Cohort>,
     is_open: bool,
     has_ended: bool,
 }
@@ -63,6 +74,8 @@ pub struct Engine {
     settings: Settings,
     mode: AtomicU8,
     driver: Mutex<Driver>,
+    /// Where the model owns its loop: what that has of the queues. Locked by the driving thread alone, so never waited for.
+    serving: Option<Mutex<Serving>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The driving thread has done its last: no callback runs or will run. `over` tells who waits for that.
     has_ended: AtomicBool,
@@ -74,13 +87,18 @@ pub struct Engine {
 
 impl Engine {
     /// An engine that nobody drives yet.
-    pub fn new(cohort: Cohort, settings: Settings) -> Arc<Engine> {
+    pub fn new(shared: Arc<Shared>, model: Arc<dyn Model>, body: Body, settings: Settings) -> Arc<Engine> {
+        let (cohort, serving) = match body {
+            Body::Cohort(cohort) => (Some(cohort), None),
+            Body::Serving(serving) => (None, Some(Mutex::new(serving))),
+        };
         Arc::new(Engine {
-            shared: cohort.shared.clone(),
-            model: cohort.model.clone(),
+            shared,
+            model,
             settings,
             mode: AtomicU8::new(Mode::Unset as u8),
             driver: Mutex::new(Driver { cohort, is_open: false, has_ended: false }),
+            serving,
             thread: Mutex::new(None),
             has_ended: AtomicBool::new(false),
             over: Wake::default(),
@@ -204,7 +222,11 @@ impl Engine {
         let body = AssertUnwindSafe(|| {
             prepare().map_err(|status| Fault { stage: hook::INIT, status })?;
             self.open(driver)?;
-            drive(&self.shared, &mut driver.cohort, &self.settings)
+            match (&mut driver.cohort, &self.serving) {
+                (Some(cohort), _) => drive(&self.shared, cohort, &self.settings),
+                (None, Some(serving)) => self.serve(serving),
+                (None, None) => Ok(()),
+            }
         });
         let result = self.shared.watch.driving(|| catch_unwind(body));
         self.conclude(driver, result);
@@ -214,7 +236,7 @@ impl Engine {
         if driver.is_open {
             return Ok(());
         }
-        let result = driver.cohort.open();
+        let result = driver.cohort.as_mut().map_or(Ok(()), Cohort::open);
         driver.is_open = result.is_ok();
         if driver.is_open {
             self.opened.store(0, Ordering::SeqCst);
@@ -224,17 +246,48 @@ impl Engine {
         result
     }
 
+    /// Runs the model's own loop.
+    fn serve(&self, serving: &Mutex<Serving>) -> Result<(), Fault> {
+        self.shared.log.say(Level::Info, || "the engine runs".to_string());
+        serving.lock().open();
+        // The handle that the host has is this address.
+        let result = self.model.serve(RawEngine(std::ptr::from_ref(self).expose_provenance()));
+        if self.death().is_some() {
+            return Ok(());
+        }
+        let was_asked = self.shared.stopping.load(Ordering::SeqCst);
+        match result {
+            Ok(()) => {}
+            // What the inbox says when it is time to end is an answer only then.
+            Err(Status::CLOSED) if was_asked => {}
+            Err(Status::CLOSED) => return Err(Fault { stage: hook::SERVE, status: Status::CALLBACK }),
+            Err(status) => return Err(Fault { stage: hook::SERVE, status }),
+        }
+        serving.lock().close();
+        self.shared.log.say(Level::Info, || "the engine has stopped".to_string());
+        Ok(())
+    }
+
+    /// The queues' other ends, for the model's own loop alone: on its thread, while it runs, and not in a release.
+    pub fn serving(&self) -> Option<MutexGuard<'_, Serving>> {
+        let serving = self.serving.as_ref().filter(|_| self.is_inside())?;
+        serving.try_lock().filter(|serving| serving.is_open())
+    }
+
     /// The driving thread has nothing more to do.
     fn conclude(&self, driver: &mut Driver, result: std::thread::Result<Result<(), Fault>>) {
+        if let Some(serving) = &self.serving {
+            serving.lock().abandon();
+        }
         let panicked = Fault { stage: hook::NONE, status: Status::DEAD };
         let result = result.unwrap_or(Err(panicked));
-        driver.cohort.end_record(result.err());
+        driver.cohort.iter().for_each(|cohort| cohort.end_record(result.err()));
         if let Err(fault) = result {
             self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
             let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
         }
-        if self.death().is_some() {
-            driver.cohort.halt();
+        if let (Some(_), Some(cohort)) = (self.death(), &mut driver.cohort) {
+            cohort.halt();
         }
         // The last outputs; a panic there can end no more than this.
         let _ = self.shared.watch.driving(|| catch_unwind(AssertUnwindSafe(|| self.shared.hand_over())));
@@ -260,12 +313,16 @@ impl Engine {
         if self.death().is_none() {
             self.die(Fault { stage: hook::NONE, status: Status::DEAD }, 0);
             self.shared.stopping.store(true, Ordering::SeqCst);
+            self.shared.parked.notify();
         }
     }
 
     /// Drives it through what `path` has on record, on this thread.
     pub fn replay(&self, path: &str) -> Result<(), Failure> {
         self.refuse_stopped()?;
+        if self.serving.is_some() {
+            return Err(Failure::new(Status::STATE, "the model has serve: there is no record of its loop"));
+        }
         let record = Reader::open(path).map_err(|why| Failure::new(Status::ARGUMENT, why))?;
         let facts = self.facts();
         if let Some(what) = difference(record.facts(), &facts) {
@@ -275,10 +332,10 @@ impl Engine {
         let tape = Arc::new(Tape::play(record));
         let mut guard = self.driver.lock();
         let driver = &mut *guard;
-        driver.cohort.put_on(tape.clone());
+        driver.cohort.iter_mut().for_each(|cohort| cohort.put_on(tape.clone()));
         let body = AssertUnwindSafe(|| {
             self.open(driver)?;
-            replay(&self.shared, &mut driver.cohort, &tape)
+            driver.cohort.as_mut().map_or(Ok(()), |cohort| replay(&self.shared, cohort, &tape))
         });
         let result = self.shared.watch.driving(|| catch_unwind(body));
         self.conclude(driver, result);
@@ -298,13 +355,17 @@ impl Engine {
 
     /// From now on what it is told goes to `writer`. Before it is driven.
     pub fn record(&self, writer: Writer) {
-        self.driver.lock().cohort.put_on(Arc::new(Tape::record(writer)));
+        let tape = Arc::new(Tape::record(writer));
+        self.driver.lock().cohort.iter_mut().for_each(|cohort| cohort.put_on(tape.clone()));
     }
 
     // ---- the host's loop
 
     /// One tick, or the rest of one, on this thread. `Ok(false)`: the lanes are still busy.
     pub fn tick(&self, due: Option<&[u64]>, wait: Nanos) -> Result<bool, Status> {
+        if self.serving.is_some() {
+            return Err(if self.is_inside() { Status::DEADLOCK } else { Status::STATE });
+        }
         self.refuse_unheeded().and_then(|()| self.claim(Mode::Ticked, true)).map_err(|failure| failure.status)?;
         if self.death().is_some() {
             return Err(Status::DEAD);
@@ -318,7 +379,7 @@ impl Engine {
         let until = real_now().saturating_add(wait);
         let body = AssertUnwindSafe(|| {
             self.open(driver)?;
-            driver.cohort.tick(due, until)
+            driver.cohort.as_mut().map_or(Ok(Progress::Done), |cohort| cohort.tick(due, until))
         });
         match self.shared.watch.driving(|| catch_unwind(body)) {
             Ok(Ok(progress)) => Ok(progress == Progress::Done),
@@ -388,15 +449,21 @@ impl Engine {
         if driver.has_ended {
             return Ok(true);
         }
-        let body = AssertUnwindSafe(|| match deadline {
-            None => close(&self.shared, &mut driver.cohort).map(|()| true),
-            Some(deadline) => loop {
-                match driver.cohort.shutdown(deadline)? {
-                    Progress::Done => break Ok(true),
-                    Progress::Busy if real_now() >= deadline => break Ok(false),
-                    Progress::Busy => std::thread::yield_now(),
-                }
-            },
+        let body = AssertUnwindSafe(|| {
+            let Some(cohort) = &mut driver.cohort else {
+                self.serving.iter().for_each(|serving| serving.lock().close());
+                return Ok(true);
+            };
+            match deadline {
+                None => close(&self.shared, cohort).map(|()| true),
+                Some(deadline) => loop {
+                    match cohort.shutdown(deadline)? {
+                        Progress::Done => break Ok(true),
+                        Progress::Busy if real_now() >= deadline => break Ok(false),
+                        Progress::Busy => std::thread::yield_now(),
+                    }
+                },
+            }
         });
         match self.shared.watch.driving(|| catch_unwind(body)) {
             Ok(Ok(false)) => Ok(false),
@@ -413,6 +480,9 @@ impl Engine {
 
     fn still_running(&self) -> Failure {
         let message = match self.shared.watch.running() {
+            Some((hook::SERVE, _, since)) => {
+                format!("model.serve has not come back to the inbox for {} ms", since / 1_000_000)
+            }
             Some((stage, row, since)) => {
                 let name = self.model.manifest().stage_name(stage);
                 format!("stage {name} (first row {row}) has not returned for {} ms", since / 1_000_000)

@@ -5,12 +5,13 @@
 //! let through here is never lost.
 
 use super::cohort::Cohort;
+use crate::queue::Policy;
 use crate::word::Row;
 
 impl Cohort {
     /// Step 6, last part: takes the rows out of the cohort that have no room for their chunk.
     pub(super) fn hold_back(&mut self) {
-        if !self.shared.outbox.holds() {
+        if self.shared.outbox.policy() != Policy::Hold {
             return;
         }
         let mut from = 0;

@@ -12,12 +12,16 @@ mod handle;
 mod herald;
 mod hold;
 mod replay;
+mod residents;
 mod seeding;
+mod serve;
+mod served;
 mod shared;
 mod shutdown;
 mod step;
 
 pub use cohort::{Cohort, Outlook, Plan, Progress};
 pub use drive::Settings;
-pub use handle::{Engine, Failure};
+pub use handle::{Body, Engine, Failure};
+pub use serve::{Saying, Serving, What};
 pub use shared::{OnOutput, Shared};

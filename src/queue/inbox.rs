@@ -94,8 +94,12 @@ struct Body {
     begin: usize,
     end: u32,
     size: usize,
-    small: [u8; INLINE],
+    small: Small,
 }
+
+/// Values in a cell, aligned as those in the arena are at least.
+#[repr(align(8))]
+struct Small([u8; INLINE]);
 
 /// See the module's comment.
 pub struct Inbox {
@@ -257,7 +261,7 @@ impl Inbox {
         // SAFETY: the ticket is ours, so are the cell and the span, until the stamp is stored.
         let body = unsafe { &mut *cell.body.get() };
         let bytes: &mut [u8] = if weight == 0 {
-            &mut body.small[..size]
+            &mut body.small.0[..size]
         } else {
             // SAFETY: as above; `begin..begin + size` lies inside the arena and is no other claim's.
             unsafe {
@@ -310,7 +314,15 @@ impl Inbox {
 
     /// Whether a whole message is there for the engine. One that is half pushed is not: its producer will notify.
     pub fn has_next(&self) -> bool {
-        let ticket = self.head.load(Ordering::Relaxed);
+        self.is_whole(self.head.load(Ordering::Relaxed))
+    }
+
+    /// Whether one is there behind the oldest, which was left in place.
+    pub fn has_second(&self) -> bool {
+        self.is_whole((self.head.load(Ordering::Relaxed) + 1) & TICKET_MASK)
+    }
+
+    fn is_whole(&self, ticket: u64) -> bool {
         self.cell(ticket).stamp.load(Ordering::Acquire) == (ticket + 1) & TICKET_MASK
     }
 }
@@ -332,7 +344,7 @@ impl Body {
             tag: 0,
             pushed: 0,
         };
-        Body { envelope, release: None, count: 0, weight: 0, begin: 0, end: 0, size: 0, small: [0; INLINE] }
+        Body { envelope, release: None, count: 0, weight: 0, begin: 0, end: 0, size: 0, small: Small([0; INLINE]) }
     }
 }
 
@@ -397,13 +409,19 @@ impl Incoming<'_> {
     pub fn values(&self) -> Values<'_> {
         let body = &*self.body;
         let bytes = if body.weight == 0 {
-            &body.small[..body.size]
+            &body.small.0[..body.size]
         } else {
             let address = self.inbox.arena_base + body.begin;
             // SAFETY: the span of this message, which nobody writes before it is dropped.
             unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), body.size) }
         };
         Values { bytes, left: body.count }
+    }
+
+    /// Leaves it where it is, with its release if that was not taken: its values stay, and the next pop gives it once more.
+    pub fn leave_in_place(mut self) {
+        self.body.release = self.release.take();
+        std::mem::forget(self);
     }
 }
 
@@ -508,6 +526,32 @@ mod tests {
         let pushed = (0..64).take_while(|n| push(&inbox, ACTION, 1, *n, &big).is_ok()).count();
         assert!((1..=4).contains(&pushed));
         assert!(push(&inbox, ACTION, 2, 0, &big).is_ok());
+    }
+
+    #[test]
+    fn a_message_left_in_place_comes_once_more_and_whole() {
+        static RELEASED: AtomicU32 = AtomicU32::new(0);
+        let inbox = inbox(8, 64, 0);
+        let bytes = [7u8; 3];
+        // SAFETY: `bytes` outlives the queue's use of it.
+        let lent = unsafe { Lent::new(bytes.as_ptr().expose_provenance(), 3) };
+        let values = [ValueIn { key: 5, revision: 9, content: Err(lent) }];
+        let release = Some(Release::new(|_| _ = RELEASED.fetch_add(1, Ordering::Relaxed), [0; 2]));
+        inbox.push(Parcel { envelope: envelope(ACTION, 1, 3), values: &values, release }).unwrap();
+        inbox.pop(inbox.mark()).unwrap().leave_in_place();
+        assert!(inbox.has_next() && !inbox.has_second());
+        push(&inbox, ACTION, 1, 4, b"x").unwrap();
+        assert!(inbox.has_second());
+        let mut again = inbox.pop(inbox.mark()).unwrap();
+        assert_eq!((again.envelope().tag, again.values().next().map(|value| value.key)), (3, Some(5)));
+        let release = again.release.take();
+        again.leave_in_place();
+        assert!(inbox.pop(inbox.mark()).is_some_and(|message| message.release.is_none()));
+        assert_eq!(RELEASED.load(Ordering::Relaxed), 0);
+        drop(release);
+        assert_eq!(RELEASED.load(Ordering::Relaxed), 1);
+        assert!(inbox.pop(inbox.mark()).is_some_and(|message| message.envelope().tag == 4));
+        assert!(inbox.is_empty());
     }
 
     #[test]

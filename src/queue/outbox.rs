@@ -46,7 +46,7 @@ pub enum Policy {
     DropOldest,
     /// The newest.
     DropNewest,
-    /// Nothing: the session sits out until its consumer has taken one.
+    /// Nothing: who would make a chunk looks for room first, and waits where there is none.
     Hold,
 }
 
@@ -192,29 +192,24 @@ impl Outbox {
     }
 
     /// Delivers what is in `making`, for a free buffer of `pool` that takes its place there. Lost by policy, or where the
-    /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued.
+    /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued; with HOLD false loses nothing.
     pub fn push(&self, stamp: Stamp, size: usize, making: &mut Lease, pool: &Pool) -> bool {
         let channel = self.channel(stamp.row);
         let makes_room = self.policy == Policy::DropOldest;
         if channel.chunks.len() >= self.depth && !(makes_room && self.evict(channel)) {
-            self.lose(channel);
-            return false;
+            return self.refuse(channel);
         }
         let spare = loop {
             match pool.take() {
                 Some(spare) => break spare,
                 None if makes_room && self.evict(channel) => {}
-                None => {
-                    self.lose(channel);
-                    return false;
-                }
+                None => return self.refuse(channel),
             }
         };
         let data = std::mem::replace(making, spare);
         if let Err(chunk) = channel.chunks.push(Chunk { stamp, size, data }) {
             *making = chunk.data;
-            self.lose(channel);
-            return false;
+            return self.refuse(channel);
         }
         // SeqCst, as in `pass_on`: either we see the token gone or the consumer that lets go of it sees the chunk.
         if !channel.token.swap(true, Ordering::SeqCst) {
@@ -237,17 +232,30 @@ impl Outbox {
         fits()
     }
 
-    /// Whether a full ring makes its session sit out.
-    pub fn holds(&self) -> bool {
-        self.policy == Policy::Hold
-    }
-
     fn evict(&self, channel: &Channel) -> bool {
         let evicted = matches!(channel.chunks.pop(), Take::Item(_));
         if evicted {
             self.lose(channel);
         }
         evicted
+    }
+
+    /// What is lost when a consumer is slow.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// A chunk of `row` was made for nobody.
+    pub fn discard(&self, row: Row) {
+        self.lose(self.channel(row));
+    }
+
+    /// A chunk is not taken: it is lost, or with HOLD still the pusher's.
+    fn refuse(&self, channel: &Channel) -> bool {
+        if self.policy != Policy::Hold {
+            self.lose(channel);
+        }
+        false
     }
 
     fn lose(&self, channel: &Channel) {
@@ -290,6 +298,12 @@ impl Outbox {
             self.part(channel);
         }
         channel.gone.load(Ordering::Acquire)
+    }
+
+    /// Whether a consumer has taken the farewell of `row` to tell it, and has not yet said that it did.
+    pub fn is_being_told(&self, row: Row) -> bool {
+        let channel = self.channel(row);
+        channel.farewell.is_empty() && !channel.gone.load(Ordering::Acquire)
     }
 
     fn part(&self, channel: &Channel) {
@@ -629,6 +643,32 @@ mod tests {
         assert!(bench.outbox.is_gone(Row(0)) && bench.outbox.take_stirred());
         bench.outbox.farewell(Row(1), notice(2));
         assert_eq!([bench.pop(), bench.pop()], [Some((99, 2, 0)), None]);
+    }
+
+    #[test]
+    fn a_farewell_that_a_consumer_has_in_hand_is_neither_there_nor_told() {
+        let mut bench = Bench::new(2, Policy::DropOldest);
+        bench.push(0, 1, 0);
+        bench.outbox.farewell(Row(0), notice(1));
+        assert!(!bench.outbox.is_being_told(Row(0)));
+        bench.outbox.purge(Row(0));
+        let Take::Item(in_hand) = bench.outbox.channel(Row(0)).farewell.pop() else { panic!("it is there") };
+        assert!(bench.outbox.is_being_told(Row(0)) && !bench.outbox.is_gone(Row(0)));
+        assert!(bench.outbox.channel(Row(0)).farewell.push(in_hand).is_ok());
+        assert!(bench.outbox.is_gone(Row(0)) && !bench.outbox.is_being_told(Row(0)));
+        assert_eq!(bench.pop(), Some((99, 1, 0)));
+    }
+
+    #[test]
+    fn with_hold_nothing_is_lost_and_the_pop_that_makes_room_tells() {
+        let mut bench = Bench::new(2, Policy::Hold);
+        assert!(bench.push(0, 1, 0) && bench.outbox.has_room(Row(0), 0) && !bench.outbox.has_room(Row(0), 1));
+        assert!(bench.push(0, 1, 1) && !bench.outbox.has_room(Row(0), 0) && !bench.push(0, 1, 2));
+        assert!(!bench.outbox.take_stirred());
+        assert_eq!(bench.pop(), Some((0, 0, 0)));
+        assert!(bench.outbox.take_stirred() && bench.outbox.has_room(Row(0), 0) && bench.push(0, 1, 2));
+        assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((0, 1, 0)), Some((0, 2, 0)), None]);
+        assert!(!bench.outbox.take_stirred() && bench.outbox.dropped() == 0);
     }
 
     #[test]

@@ -68,6 +68,19 @@ impl Watch {
         queue.map_or(&self.engine, |queue| &self.queues[queue.at()]).during(stage, row, now, call)
     }
 
+    /// The host's own loop is at work in `stage` since `now` of the real clock.
+    pub fn begin(&self, stage: u32, now: Nanos) {
+        self.engine.row.store(0, Ordering::Relaxed);
+        self.engine.since.store(now, Ordering::Relaxed);
+        // Release: who sees the stage sees its begin.
+        self.engine.stage.store(stage, Ordering::Release);
+    }
+
+    /// The host's own loop waits, or is over.
+    pub fn end(&self) {
+        self.engine.stage.store(hook::NONE, Ordering::Release);
+    }
+
     /// The calling thread drives the engine: whatever callback it runs meanwhile, also a release or a log line, is inside.
     pub fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
         self.engine.driving(call)

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+pub mod counting;
+
 use std::ffi::{CStr, c_void};
 
 pub use rte::abi::engine::*;

@@ -1,7 +1,6 @@
 /* What is declared and not there yet answers RTE_ERR_UNAVAILABLE, with a message where there is an rte_error. */
 #include "kit.h"
 
-static rte_status serve(void *user, rte_engine *engine) { (void)user; (void)engine; return RTE_OK; }
 static rte_status make_child(void *user, rte_model *child) { (void)user; (void)child; return RTE_OK; }
 static void       release(void *user) { ++*(int *)user; }
 
@@ -12,23 +11,15 @@ static void engines(void)
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
     REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
     REFUSED("outputs in one block", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OUTPUT_BLOCK", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
-    REFUSED("a loop of the model's own", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve);
-    REFUSED("a loop instead of stages", RTE_ERR_UNAVAILABLE, "model.serve", k.model.serve = serve, k.model.stage_count = 0, k.model.stages = NULL);
 }
 
 static void calls(rte_engine *engine)
 {
-    rte_message message;
-    rte_output  output = {0};
-    rte_model   model = {.struct_size = sizeof model};
+    rte_model model = {.struct_size = sizeof model};
 
-    poison(&message, sizeof message);
+    (void)engine;
     EQUAL("a replica model", rte_replica_model(&model, 4, make_child, NULL), RTE_ERR_UNAVAILABLE);
     CHECK("a replica model writes nothing", model.max_sessions == 0 && model.stages == NULL);
-    EQUAL("popping the inbox", rte_inbox_pop(engine, &message), RTE_ERR_UNAVAILABLE);
-    CHECK("popping the inbox writes nothing", is_poison(&message, sizeof message));
-    EQUAL("waiting for the inbox", rte_inbox_wait(engine, UINT64_MAX), RTE_ERR_UNAVAILABLE);
-    EQUAL("pushing to the outbox", rte_outbox_push(engine, &output), RTE_ERR_UNAVAILABLE);
 }
 
 static void messages(rte_engine *engine)

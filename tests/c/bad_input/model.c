@@ -66,6 +66,41 @@ static void stages(void)
     ACCEPTED("stages and keys without names", k.stages[0].name = NULL, k.keys[NOTE].name = NULL, k.model.name = NULL);
 }
 
+static rte_status serve(void *user, rte_engine *engine) { (void)user; (void)engine; return RTE_OK; }
+static rte_status init(void *user, const rte_stream *streams) { (void)user; (void)streams; return RTE_OK; }
+static void       release_output(void *user, void *data) { (void)user; (void)data; }
+
+/* The kit's model with a loop of its own in place of all that is the stages'. */
+static void kit_serve(kit *k)
+{
+    k->model.serve       = serve;
+    k->model.stage_count = 0;
+    k->keys[0]           = k->keys[NOTE];
+    k->model.key_count   = 1;
+}
+
+static void loops(void)
+{
+    ACCEPTED("a loop instead of stages", kit_serve(&k));
+    ACCEPTED("a loop that loses nothing", kit_serve(&k), k.options.outbox_policy = RTE_HOLD);
+    ACCEPTED("a loop with a rate is told of it", kit_serve(&k), k.model.rate_num = 60, k.model.rate_den = 1);
+    REFUSED("a loop and stages", RTE_ERR_ARGUMENT, "model.stages: set, but the model has serve", kit_serve(&k), k.model.stage_count = 1);
+    REFUSED("a loop and init", RTE_ERR_ARGUMENT, "model.init: set, ", kit_serve(&k), k.model.init = init);
+    REFUSED("a loop and ready", RTE_ERR_ARGUMENT, "model.ready: set, ", kit_serve(&k), k.model.ready = kit_stage);
+    REFUSED("a loop and seed", RTE_ERR_ARGUMENT, "model.seed: set, ", kit_serve(&k), k.model.seed = kit_stage);
+    REFUSED("a loop and detach", RTE_ERR_ARGUMENT, "model.detach: set, ", kit_serve(&k), k.model.detach = kit_stage);
+    REFUSED("a loop and finalize", RTE_ERR_ARGUMENT, "model.finalize: set, ", kit_serve(&k), k.model.finalize = kit_stage);
+    REFUSED("a loop and release_output", RTE_ERR_ARGUMENT, "model.release_output: set, ", kit_serve(&k), k.model.release_output = release_output);
+    REFUSED("a loop and a flag", RTE_ERR_ARGUMENT, "model.flags: 0x8, but the model has serve", kit_serve(&k), k.model.flags = RTE_MODEL_RETRY_SAFE);
+    REFUSED("a loop and a heavy key", RTE_ERR_ARGUMENT, "model.keys[0]: note is HEAVY, but serve", kit_serve(&k), k.keys[0].flags = RTE_KEY_HEAVY);
+    REFUSED("a loop and a merging key", RTE_ERR_ARGUMENT, "model.keys[0]: note merges, but serve",
+            kit_serve(&k), k.keys[0].merge = RTE_MERGE_OR, k.keys[0].size = 4);
+    REFUSED("a loop on threads lanes", RTE_ERR_ARGUMENT, "options.lanes: 2, but the model has serve", kit_serve(&k), k.options.lanes = RTE_LANES_THREADS);
+    REFUSED("a loop on lanes of the host's", RTE_ERR_ARGUMENT, "options.lanes: 4, but the model has serve", kit_serve(&k), kit_use_backend(&k));
+    REFUSED("a loop with a pipeline", RTE_ERR_ARGUMENT, "options.pipeline: RTE_PIPELINE_ON, but the model has serve",
+            kit_serve(&k), k.options.pipeline = RTE_PIPELINE_ON);
+}
+
 int main(void)
 {
     shape();
@@ -73,5 +108,6 @@ int main(void)
     keys();
     merging();
     stages();
+    loops();
     return finish();
 }

@@ -100,8 +100,8 @@ static void other_parameters(rte_engine *engine)
     CHECK("pop: no place loses nothing", rte_outbox_pop(engine, &output) == RTE_OK && output.kind == RTE_ATTACHED);
     rte_output_release(&output, NULL);
     rte_output_release(NULL, NULL);
-    EQUAL("inbox pop: no place", rte_inbox_pop(engine, NULL), RTE_ERR_UNAVAILABLE);
-    EQUAL("outbox push: no output", rte_outbox_push(engine, NULL), RTE_ERR_UNAVAILABLE);
+    EQUAL("inbox pop: no place", rte_inbox_pop(engine, NULL), RTE_ERR_ARGUMENT);
+    EQUAL("outbox push: no output", rte_outbox_push(engine, NULL), RTE_ERR_ARGUMENT);
     EQUAL("replay: no path", rte_engine_replay(engine, NULL, NULL), RTE_ERR_ARGUMENT);
     EQUAL("stop: no rte_error", rte_engine_stop(engine, UINT64_MAX, NULL), RTE_OK);
     EQUAL("start: no rte_error", rte_engine_start(engine, NULL), RTE_ERR_STATE);
