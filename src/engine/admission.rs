@@ -168,14 +168,15 @@ impl Cohort {
         }
     }
 
-    /// The row's quota of output buffers: what earlier lives' consumers still hold is not of this one.
+    /// The row's quota of output buffers: what earlier lives' consumers still hold, or use on their streams, is not of this
+    /// one.
     ///
     /// The row may still be retiring: then its last batch may still write into the buffers in `making`, so a new quota
     /// waits for a life that finds the row free.
     pub(super) fn commit_buffers(&mut self, row: Row) -> Result<(), Status> {
         let place = &mut self.pools[row.at()];
         let making = &mut self.making[row.at()][..if self.plan.pipelined { 2 } else { 1 }];
-        let is_used_up = |pool: &Pool| pool.at_home() + making.len() < pool.count() && !self.arena.by.retiring.has(row);
+        let is_used_up = |pool: &Pool| !self.arena.by.retiring.has(row) && !pool.has(pool.count() - making.len());
         if place.as_ref().is_none_or(is_used_up) {
             let (tally, device) = (self.shared.outbox.tally(row), self.device.clone());
             let manifest = self.model.manifest();
@@ -185,7 +186,8 @@ impl Cohort {
             for making in making {
                 *making = Some(pool.take().ok_or(Status::MEMORY)?);
             }
-            *place = Some(pool);
+            // Whoever frees one waits for the streams that use it: no tick and no release does that.
+            self.old_pools.extend(place.replace(pool).filter(|_| self.device.is_some()));
         }
         Ok(())
     }

@@ -94,6 +94,8 @@ pub struct Cohort {
     /// By lane (HOT, DEFERRED) and row.
     pub(super) seen: [Box<[Seen]>; 2],
     pub(super) pools: Box<[Option<Pool>]>,
+    /// Of earlier lives of a row; with a device alone. Let go when nobody uses them any more.
+    pub(super) old_pools: Vec<Pool>,
     /// By row and slot: the buffer that the slot's batch fills. It is not touched between the boarding of a row and the
     /// landing of its batch, except by the outbox's exchange when that batch is delivered.
     pub(super) making: Box<[[Option<Lease>; 2]]>,
@@ -154,6 +156,7 @@ impl Cohort {
             health: Health::default(),
             seen: [seen(), seen()],
             pools: (0..max).map(|_| None).collect(),
+            old_pools: Vec::new(),
             making: (0..max).map(|_| [None, None]).collect(),
             slots: [Slot::new(0, max), Slot::new(1, max)],
             next_slot: 0,
@@ -300,6 +303,7 @@ impl Cohort {
             self.try_retire(row);
         }
         self.run_errands();
+        self.old_pools.retain(|pool| !pool.is_idle());
     }
 
     /// The end: says what is new.

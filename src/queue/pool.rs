@@ -163,6 +163,11 @@ impl Pool {
         at_home.filter(|index| self.is_over(*index)).take(count).count() == count
     }
 
+    /// Whether nobody uses any of its buffers: letting go of it then waits for nothing.
+    pub fn is_idle(&self) -> bool {
+        self.has(self.count())
+    }
+
     /// How many buffers it has.
     pub fn count(&self) -> usize {
         self.body().seats.len()
@@ -401,6 +406,48 @@ mod tests {
         assert_eq!(gone(), 0);
         drop(back);
         assert_eq!(gone(), 1);
+    }
+
+    /// A stream that the test moves: what is marked on it passes when the test says so.
+    #[derive(Default)]
+    struct Line(Arc<std::sync::atomic::AtomicBool>);
+
+    impl ReleaseFence for Line {
+        fn mark(&self, _: RawStream) -> Option<Arc<dyn Passage>> {
+            Some(Arc::new(Line(self.0.clone())))
+        }
+    }
+
+    impl Passage for Line {
+        fn passed(&self) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn wait(&self) {
+            assert!(self.passed(), "nobody is to wait here");
+        }
+
+        fn event(&self) -> RawEvent {
+            RawEvent(1)
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_its_consumers_stream_still_uses_is_at_home_and_passed_over() {
+        let stream = Line::default();
+        let has_passed = stream.0.clone();
+        let pool = Pool::new(2, 8, Arc::default(), Some(Arc::new(stream)), None).unwrap();
+        let mut used = pool.take().unwrap();
+        let address = used.address();
+        used.used_on(RawStream(1));
+        drop(used);
+        assert_eq!((pool.at_home(), pool.has(1), pool.has(2), pool.is_idle()), (2, true, false, false));
+        let other = pool.take().unwrap();
+        assert!(other.address() != address && pool.take().is_none());
+        drop(other);
+        has_passed.store(true, Ordering::Relaxed);
+        assert!(pool.is_idle());
+        assert_eq!(pool.take().map(|lease| lease.address()), Some(address));
     }
 
     #[test]
