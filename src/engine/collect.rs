@@ -215,7 +215,7 @@ impl Delivery<'_> {
             }
         };
         if own != 0 && !is_sent {
-            self.model.release_output(own);
+            self.lose(row, flight.slot, own);
         }
         if is_here && size == 0 && rows.has(row) {
             self.arena.life_mut(row).into_iter().for_each(|life| life.silent += 1);
@@ -243,11 +243,8 @@ impl Delivery<'_> {
             done: if self.completion.is_some() { 0 } else { self.done },
             frames,
         };
-        if own != 0 {
-            making.adopt(own);
-        }
-        if let Some(completion) = self.completion {
-            making.complete_after(completion.clone());
+        if own != 0 || self.completion.is_some() {
+            making.adopt(own, self.completion.cloned());
         }
         let is_sent = self.shared.outbox.push(stamp, size, making, pool);
         if !is_sent && (own != 0 || self.completion.is_some()) {
@@ -263,5 +260,13 @@ impl Delivery<'_> {
             counters.action.record(self.done.saturating_sub(pushed));
         }
         is_sent
+    }
+
+    /// A pointer of the model's own whose chunk is lost: it has it back when its work has passed.
+    fn lose(&mut self, row: Row, slot: usize, own: usize) {
+        match (&mut self.making[row.at()][slot], self.completion) {
+            (Some(making), Some(completion)) => making.adopt(own, Some(completion.clone())),
+            _ => self.model.release_output(own),
+        }
     }
 }

@@ -91,7 +91,7 @@ struct Seat {
 /// What must be over before a buffer is used again.
 #[derive(Default)]
 struct Rest {
-    /// A pointer of the model's own, which gets it back; 0: none.
+    /// A pointer of the model's own, which gets it back; 0: none. Where one is filled: of a chunk that was lost.
     own: usize,
     /// Of the batch that fills it, and of its consumer's last use.
     marks: [Option<Arc<dyn Passage>>; 2],
@@ -291,19 +291,16 @@ impl Lease {
         }
     }
 
-    /// The data is at `own` of the model's. Whoever ends the lease gives that back to it.
-    pub fn adopt(&mut self, own: usize) {
-        self.rest_mut().own = own;
+    /// The data is at `own` of the model's, if that is not 0, and complete behind `mark`, if there is one. Who ends the
+    /// lease gives `own` back to the model. What it has adopted before is over: else it would not be filled anew.
+    pub fn adopt(&mut self, own: usize, mark: Option<Arc<dyn Passage>>) {
+        let before = std::mem::replace(self.rest_mut(), Rest { own, marks: [mark, None] });
+        self.body().give_back(before.own);
     }
 
-    /// It was not sent: the data is the model's again.
+    /// It was not sent: what it has adopted is not its own any more.
     pub fn disown(&mut self) {
         *self.rest_mut() = Rest::default();
-    }
-
-    /// The data is complete behind `mark`.
-    pub fn complete_after(&mut self, mark: Arc<dyn Passage>) {
-        self.rest_mut().marks[0] = Some(mark);
     }
 
     /// Where its completion is something to wait for: that.
