@@ -7,7 +7,7 @@ use super::cohort::Cohort;
 use crate::conditioning::{Block, Payload};
 use crate::message::{Envelope, Kind};
 use crate::output::{Event, Notice};
-use crate::queue::{Incoming, LIFE_NOTICES, Pool, ValueIn};
+use crate::queue::{Device, Incoming, LIFE_NOTICES, Pool, ValueIn};
 use crate::telemetry::Counters;
 use crate::word::{Generation, KeySet, Row, Session, Status};
 
@@ -178,7 +178,8 @@ impl Cohort {
         let making = &mut self.making[row.at()][..if self.plan.pipelined { 2 } else { 1 }];
         let is_used_up = |pool: &Pool| !self.arena.by.retiring.has(row) && !pool.has(pool.count() - making.len());
         if place.as_ref().is_none_or(is_used_up) {
-            let (tally, device) = (self.shared.outbox.tally(row), self.device.clone());
+            let tally = self.shared.outbox.tally(row);
+            let device = self.device.as_ref().map(|device| Device { row, ..device.clone() });
             let manifest = self.model.manifest();
             let owner = manifest.owns_outputs.then(|| self.model.clone());
             let bytes = if owner.is_some() { 0 } else { manifest.chunk_bytes };

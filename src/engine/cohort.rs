@@ -18,7 +18,7 @@ use crate::conditioning::{Seen, Store, Table, View, empty_table};
 use crate::lane::{Calls, Fence, InlineLanes, Lanes, Target, Work};
 use crate::model::{Call, Manifest, Model};
 use crate::output::{Event, Notice};
-use crate::queue::{Lease, Pool, ReleaseFence};
+use crate::queue::{Device, Lease, Pool, Ready, ReleaseFence};
 use crate::record::{Call as TapeCall, Tape, TapedLanes};
 use crate::rows::Rows;
 use crate::telemetry::{Counters, Entry, Level, State as Said};
@@ -83,8 +83,8 @@ pub struct Cohort {
     pub(super) model: Arc<dyn Model>,
     pub(super) lanes: Box<dyn Lanes>,
     pub(super) plan: Plan,
-    /// Lets a consumer's stream be waited for when it gives an output back.
-    pub(super) device: Option<Arc<dyn ReleaseFence>>,
+    /// Where outputs are used; of row 0, for all rows.
+    pub(super) device: Option<Device>,
     pub(super) has_deferred: bool,
     pub(super) has_encode: bool,
     pub(super) arena: Arena,
@@ -146,6 +146,8 @@ impl Cohort {
     ) -> Option<Cohort> {
         let model = target.model.clone();
         let manifest = model.manifest();
+        let resting = Arc::new(Ready::new(manifest.max_sessions));
+        let device = device.map(|fence| Device { fence, resting, row: Row(0) });
         let (max, keys) = (manifest.max_sessions, &manifest.keys);
         let rows = || Rows::new(max);
         let seen = || (0..max).map(|_| Seen::new(keys)).collect::<Box<[_]>>();
@@ -303,6 +305,23 @@ impl Cohort {
             self.try_retire(row);
         }
         self.run_errands();
+        self.settle_outputs();
+    }
+
+    /// Pointers of the model's own go home when the device is done with them, whether or not their row makes chunks.
+    fn settle_outputs(&mut self) {
+        let Some(device) = &self.device else { return };
+        self.scratch.clear();
+        while let Some(row) = device.resting.take() {
+            let is_settled = self.pools[row.at()].as_ref().is_none_or(Pool::settle);
+            let making = self.making[row.at()].iter_mut().flatten();
+            // All of them, though one is not.
+            if making.fold(is_settled, |so_far, lease| lease.settle() && so_far) {
+                continue;
+            }
+            self.scratch.add(row);
+        }
+        self.scratch.iter().for_each(|row| device.resting.set(row));
         self.old_pools.retain(|pool| !pool.is_idle());
     }
 

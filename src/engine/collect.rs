@@ -11,7 +11,7 @@ use crate::batch::{Batch, Seat};
 use crate::lane::Fence;
 use crate::model::{Call, Manifest, Model, RawStream};
 use crate::output::Stamp;
-use crate::queue::{Lease, Passage, Policy, Pool};
+use crate::queue::{Device, Lease, Passage, Policy, Pool};
 use crate::rows::Rows;
 use crate::telemetry::Counters;
 use crate::time::real_now;
@@ -141,6 +141,7 @@ impl Cohort {
             model: &*self.model,
             manifest,
             bad: &mut self.bad,
+            device: self.device.as_ref(),
             completion: flight.completions.get(number).and_then(Option::as_ref),
             done,
         };
@@ -186,6 +187,7 @@ struct Delivery<'a> {
     manifest: &'a Manifest,
     /// Rows that are to be quarantined.
     bad: &'a mut Vec<(Row, Fault)>,
+    device: Option<&'a Device>,
     completion: Option<&'a Arc<dyn Passage>>,
     done: Nanos,
 }
@@ -265,7 +267,10 @@ impl Delivery<'_> {
     /// A pointer of the model's own whose chunk is lost: it has it back when its work has passed.
     fn lose(&mut self, row: Row, slot: usize, own: usize) {
         match (&mut self.making[row.at()][slot], self.completion) {
-            (Some(making), Some(completion)) => making.adopt(own, Some(completion.clone())),
+            (Some(making), Some(completion)) => {
+                making.adopt(own, Some(completion.clone()));
+                self.device.into_iter().for_each(|device| device.resting.set(row));
+            }
             _ => self.model.release_output(own),
         }
     }

@@ -9,6 +9,7 @@ mod tally;
 
 pub use inbox::{Inbox, Incoming, Kind, Limits, MAX_BYTES, Parcel, Refused, ValueIn, Values};
 pub use outbox::{LIFE_NOTICES, Outbox, Policy, Popped, SHARED_NOTICES, Sizes};
-pub use pool::{Lease, Passage, Pool, ReleaseFence};
+pub use pool::{Device, Lease, Passage, Pool, ReleaseFence};
+pub use ready::Ready;
 pub use ring::{Ring, Take};
 pub use tally::Tally;

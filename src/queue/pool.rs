@@ -24,8 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Tally;
+use super::ready::Ready;
 use crate::memory::{LINE, Memory};
 use crate::model::{Model, RawEvent, RawStream};
+use crate::word::Row;
 
 /// In a word of `home`: the engine has let go of the pool.
 const GONE: u64 = 1 << 63;
@@ -53,9 +55,21 @@ struct Body {
     /// For each buffer its own number: where a lease's raw form points to.
     seats: Box<[Seat]>,
     tally: Tally,
-    device: Option<Arc<dyn ReleaseFence>>,
+    device: Option<Device>,
     /// Outputs are pointers of its own.
     owner: Option<Arc<dyn Model>>,
+}
+
+/// Where the buffers of a row are used.
+#[derive(Clone)]
+pub struct Device {
+    /// Marks the streams of consumers.
+    pub fence: Arc<dyn ReleaseFence>,
+    /// Rows that have a pointer of the model's which the device may still use, and nobody else. Set by whoever gave it
+    /// back, taken by the engine, which looks when it can go home.
+    pub resting: Arc<Ready>,
+    /// Which row it is.
+    pub row: Row,
 }
 
 // SAFETY: nothing in the body belongs to a thread.
@@ -103,7 +117,7 @@ impl Pool {
         count: usize,
         bytes: usize,
         tally: Tally,
-        device: Option<Arc<dyn ReleaseFence>>,
+        device: Option<Device>,
         owner: Option<Arc<dyn Model>>,
     ) -> Option<Pool> {
         let stride = bytes.max(1).checked_next_multiple_of(LINE)?;
@@ -155,12 +169,23 @@ impl Pool {
         if !self.body().has_rests() {
             return self.at_home() >= count;
         }
+        self.look_at_home().filter(|is_over| *is_over).take(count).count() == count
+    }
+
+    /// Gives the model back what nobody uses any more; whether that is all that is at home.
+    pub fn settle(&self) -> bool {
+        self.look_at_home().filter(|is_over| !*is_over).count() == 0
+    }
+
+    /// Of each buffer at home, whether its last use is over.
+    fn look_at_home(&self) -> impl Iterator<Item = bool> {
         let words = self.body().home.iter().enumerate();
         let at_home = words.flat_map(|(at, word)| {
+            // Acquire: as in `take`.
             let bits = word.load(Ordering::Acquire);
             (0..WORD as u32).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (at * WORD) as u32 + bit)
         });
-        at_home.filter(|index| self.is_over(*index)).take(count).count() == count
+        at_home.map(|index| self.is_over(index))
     }
 
     /// Whether nobody uses any of its buffers: letting go of it then waits for nothing.
@@ -310,7 +335,13 @@ impl Lease {
 
     /// The last use of it is what is enqueued on `stream` now; a pool without a device knows no streams.
     pub fn used_on(&mut self, stream: RawStream) {
-        self.rest_mut().marks[1] = self.body().device.as_ref().and_then(|device| device.mark(stream));
+        self.rest_mut().marks[1] = self.body().device.as_ref().and_then(|device| device.fence.mark(stream));
+    }
+
+    /// Gives the model back what the buffer was used for, if that is over; whether it is.
+    pub fn settle(&mut self) -> bool {
+        // SAFETY: the buffer is ours.
+        unsafe { self.body().settle(self.index) }
     }
 
     /// Its bytes.
@@ -350,13 +381,17 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.body().has_rests() {
-            // SAFETY: the buffer is ours. What is not over yet, the taker looks at again.
-            unsafe { self.body().settle(self.index) };
-        }
+        // What is not over yet, the taker looks at again.
+        let rests = self.body().has_rests() && !self.settle();
+        // The body may be gone when it is told.
+        let told = if rests && self.body().owner.is_some() { self.body().device.clone() } else { None };
         let (at, bit) = (self.index as usize / WORD, self.index as usize % WORD);
         // SAFETY: the buffer is ours, and this is our last use of it.
         unsafe { Body::put(self.body, at, 1 << bit) };
+        // Not before: who is told finds the buffer at home.
+        if let Some(device) = told {
+            device.resting.set(device.row);
+        }
     }
 }
 
@@ -380,9 +415,13 @@ mod tests {
         }
     }
 
+    fn device(fence: impl ReleaseFence + 'static) -> Device {
+        Device { fence: Arc::new(fence), resting: Arc::new(Ready::new(1)), row: Row(0) }
+    }
+
     fn pool(count: usize) -> (Pool, impl Fn() -> usize) {
         let gone = Arc::new(AtomicUsize::new(0));
-        let pool = Pool::new(count, 100, Tally::default(), Some(Arc::new(Witness(gone.clone()))), None).unwrap();
+        let pool = Pool::new(count, 100, Tally::default(), Some(device(Witness(gone.clone()))), None).unwrap();
         (pool, move || gone.load(Ordering::Relaxed))
     }
 
@@ -433,7 +472,7 @@ mod tests {
     fn a_buffer_that_its_consumers_stream_still_uses_is_at_home_and_passed_over() {
         let stream = Line::default();
         let has_passed = stream.0.clone();
-        let pool = Pool::new(2, 8, Arc::default(), Some(Arc::new(stream)), None).unwrap();
+        let pool = Pool::new(2, 8, Arc::default(), Some(device(stream)), None).unwrap();
         let mut used = pool.take().unwrap();
         let address = used.address();
         used.used_on(RawStream(1));
