@@ -130,29 +130,52 @@ impl Cohort {
 
     /// The outputs of one batch, the flight's `number`th, which may still be in its lane.
     fn deliver_batch(&mut self, fence: Fence, number: usize, flight: &mut Flight, done: Nanos) {
-        let Some(batch) = self.lanes.observe(fence) else { return };
         self.bad.clear();
-        let manifest = self.model.manifest();
+        // Not borrowed while rows are taken out of it.
+        let mut rows = std::mem::replace(&mut flight.rows, Rows::new(0));
+        self.each_output(fence, number, flight, done, |delivery, batch, at, row| {
+            delivery.row(batch, at, row, flight, &mut rows);
+        });
+        flight.rows = rows;
+        self.quarantine_bad();
+    }
+
+    /// Nothing of a flight will be delivered any more: the model has those pointers back that were its chunks'.
+    pub(super) fn forfeit(&mut self, flight: &Flight) {
+        let fences = flight.last(self.manifest().last_lane());
+        for (number, fence) in fences.iter().enumerate() {
+            self.each_output(*fence, number, flight, 0, |delivery, batch, at, row| {
+                let own = delivery.own_of(batch, at);
+                if own != 0 {
+                    delivery.lose(row, flight.slot, own);
+                }
+            });
+        }
+    }
+
+    /// Calls `each` for the rows of a batch whose calls have returned.
+    fn each_output(
+        &mut self,
+        fence: Fence,
+        number: usize,
+        flight: &Flight,
+        done: Nanos,
+        mut each: impl FnMut(&mut Delivery<'_>, &Batch, usize, Row),
+    ) {
+        let Some(batch) = self.lanes.observe(fence) else { return };
         let mut delivery = Delivery {
             arena: &mut self.arena,
             making: &mut self.making,
             pools: &self.pools,
             shared: &self.shared,
             model: &*self.model,
-            manifest,
+            manifest: self.model.manifest(),
             bad: &mut self.bad,
             device: self.device.as_ref(),
             completion: flight.completions.get(number).and_then(Option::as_ref),
             done,
         };
-        // Not borrowed while rows are taken out of it.
-        let mut rows = std::mem::replace(&mut flight.rows, Rows::new(0));
-        for at in batch.span() {
-            let Some(row) = batch.row_at(at) else { continue };
-            delivery.row(batch, at, row, flight, &mut rows);
-        }
-        flight.rows = rows;
-        self.quarantine_bad();
+        batch.positions().for_each(|(at, row)| each(&mut delivery, batch, at, row));
     }
 
     /// Step 11: the rows whose chunks were collected. A failure costs nothing but a notice.
@@ -200,10 +223,7 @@ impl Delivery<'_> {
         if !is_here {
             rows.remove(row);
         }
-        // A pointer of the model's own is the chunk's if its call and its row succeeded and it has a
-        // size; else it stays the model's.
-        let is_ours = self.manifest.owns_outputs && size > 0 && batch.result.is_ok() && batch.failed(at).is_none();
-        let own = if is_ours { batch.output(at) } else { 0 };
+        let own = self.own_of(batch, at);
         let is_sent = is_here && rows.has(row) && size > 0 && {
             let is_sound = size <= self.manifest.chunk_bytes && (own != 0 || !self.manifest.owns_outputs);
             if is_sound {
@@ -222,6 +242,13 @@ impl Delivery<'_> {
         if is_here && size == 0 && rows.has(row) {
             self.arena.life_mut(row).into_iter().for_each(|life| life.silent += 1);
         }
+    }
+
+    /// A pointer of the model's own is the chunk's if its call and its row succeeded and it has a size; else, 0: it stays the
+    /// model's.
+    fn own_of(&self, batch: &Batch, at: usize) -> usize {
+        let is_ours = batch.output_size(at) > 0 && batch.result.is_ok() && batch.failed(at).is_none();
+        if self.manifest.owns_outputs && is_ours { batch.output(at) } else { 0 }
     }
 
     /// Into the outbox. False: it is lost, and nobody has taken it.

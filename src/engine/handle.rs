@@ -286,11 +286,14 @@ impl Engine {
             self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
             let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
         }
-        if let (Some(_), Some(cohort)) = (self.death(), &mut driver.cohort) {
-            cohort.halt();
-        }
-        // The last outputs; a panic there can end no more than this.
-        let _ = self.shared.watch.driving(|| catch_unwind(AssertUnwindSafe(|| self.shared.hand_over())));
+        // The last callbacks; a panic there can end no more than this.
+        let last = AssertUnwindSafe(|| {
+            if let (Some(_), Some(cohort)) = (self.death(), &mut driver.cohort) {
+                cohort.halt();
+            }
+            self.shared.hand_over();
+        });
+        let _ = self.shared.watch.driving(|| catch_unwind(last));
         driver.has_ended = true;
         self.has_ended.store(true, Ordering::SeqCst);
         self.over.notify();

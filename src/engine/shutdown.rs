@@ -37,9 +37,12 @@ impl Cohort {
         Ok(Progress::Done)
     }
 
-    /// After a death: returns when no callback runs or will run.
+    /// After a death: returns when no callback runs or will run. What was in flight is lost.
     pub fn halt(&mut self) {
         self.lanes.halt();
+        for flight in [self.previous.take(), self.current.take()].into_iter().flatten() {
+            self.forfeit(&flight);
+        }
     }
 
     /// Delivers what is in flight, and lets every encode end.

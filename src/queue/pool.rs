@@ -472,7 +472,7 @@ mod tests {
     fn a_buffer_that_its_consumers_stream_still_uses_is_at_home_and_passed_over() {
         let stream = Line::default();
         let has_passed = stream.0.clone();
-        let pool = Pool::new(2, 8, Arc::default(), Some(device(stream)), None).unwrap();
+        let pool = Pool::new(2, 8, Tally::default(), Some(device(stream)), None).unwrap();
         let mut used = pool.take().unwrap();
         let address = used.address();
         used.used_on(RawStream(1));
