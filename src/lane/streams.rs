@@ -186,6 +186,10 @@ impl Lanes for StreamLanes {
 
 impl Drop for StreamLanes {
     fn drop(&mut self) {
+        // After a death work may still run: it reads batches, which go with us. A device that failed makes nobody wait.
+        if self.fault.is_none() {
+            self.pending.iter().flatten().for_each(|(_, mark)| mark.wait());
+        }
         self.spare.clear();
         self.pending.iter_mut().for_each(VecDeque::clear);
         self.device.close();
