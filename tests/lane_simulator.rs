@@ -1,8 +1,7 @@
 //! The engine keeps every dependency between the lanes, whatever order they run in: on lanes that report status at once
-//! and work later, in any order that FIFO and `Work::after` permit, nothing is ever touched too early. And each of those
-//! dependencies is needed: taking it away is found.
-//!
-//! Not simulated: outputs in device memory, which the engine does not have.
+//! and work later, in any order that FIFO and `Work::after` permit, nothing is ever touched too early; nor are outputs that
+//! come out before they are complete, and that consumers use later on streams of their own. And each of those dependencies
+//! is needed: taking it away is found.
 //!
 //! `RTE_SIMULATOR_SEEDS=n` sets how many random schedules are run; `RTE_SIMULATOR_SEED=n` runs that one alone.
 
@@ -11,7 +10,7 @@ mod simulator;
 use simulator::dependency::{Dependency, Expected};
 use simulator::options::Options;
 use simulator::schedule::run;
-use simulator::world::{Count, Tally};
+use simulator::tally::{Count, Tally};
 
 /// Random schedules, if the environment says nothing else.
 const SEEDS: u64 = 10_000;

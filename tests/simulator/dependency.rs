@@ -1,8 +1,9 @@
 //! Every dependency that the engine keeps, and the lie that takes it away.
 //!
 //! What work waits for on its lane stands in `Work::after`: the lanes leave it out. What the engine waits for before it
-//! goes on, it asks the lanes: they say too early that a fence has passed. Not here: that an event is recorded again only
-//! when it has passed (the lanes' own affair), and what concerns outputs in device memory, which the engine does not have.
+//! goes on, it asks the lanes: they say too early that a fence has passed. What an output waits for before its buffer is
+//! used again, it asks its marks: those say so too early. Not here: that an event is recorded again only when it has passed
+//! (the lanes' own affair; that nobody has it any more is the engine's).
 
 use rte::word::Lane;
 
@@ -20,6 +21,16 @@ pub enum Lie {
     Taken(Deed),
     /// Both: the dependency is gone, whichever of the engine's questions it was kept by.
     Over(Deed),
+    /// Both, of rows that are run alone.
+    OverAlone(Deed),
+    /// A chunk's event says at once that it has passed, where its buffer is asked for.
+    Completed,
+    /// A consumer's stream does not wait for a chunk's event.
+    Ready,
+    /// A mark on a consumer's stream says at once that it has passed.
+    Released,
+    /// A chunk's event is recorded again while somebody has it.
+    Recorded,
 }
 
 /// Which models show that a dependency is gone.
@@ -30,6 +41,16 @@ pub enum Shape {
     WithoutDeferred,
     /// Seeds run on the ENCODE lane.
     Aside,
+    /// Outputs stay on the device.
+    Device,
+    DeviceWithPointers,
+    DeviceWithDeferred,
+    DeviceWithoutDeferred,
+    /// DEFERRED runs its rows alone now and then.
+    DeviceAlone,
+    /// Outputs are the host's memory, and used on streams.
+    Streams,
+    StreamsWithPointers,
 }
 
 /// What comes of a lie.
@@ -130,6 +151,44 @@ dependencies! {
     EncodeBeforeItsValues => without_encode_before_its_values,
     /// One that a seed was shown.
     SeedBeforeItsValues => without_seed_before_its_values,
+
+    // ---- outputs on a device: nobody waits for a batch when its chunks go out
+    /// HOT waits for the DEFERRED of the batch before it in its slot.
+    DeviceDeferredBeforeSlot => without_device_deferred_before_its_slot,
+    /// And for its rows that DEFERRED has run alone.
+    DeviceAloneBeforeSlot => without_device_alone_before_its_slot,
+    /// The arrays of such a DEFERRED are filled again.
+    DeviceDeferredBeforeItsBatch => without_device_deferred_before_its_batch,
+    /// Those of one that was run alone.
+    DeviceAloneBeforeItsBatch => without_device_alone_before_its_batch,
+    /// Those of a HOT that ends the chunk.
+    DeviceHotBeforeItsBatch => without_device_hot_before_its_batch,
+    /// A buffer that such a DEFERRED fills is filled again.
+    DeviceDeferredBeforeItsBuffer => without_device_deferred_before_its_buffer,
+    /// One that HOT fills.
+    DeviceHotBeforeItsBuffer => without_device_hot_before_its_buffer,
+    /// A lent value that DEFERRED was shown is given back.
+    DeviceDeferredBeforeItsValues => without_device_deferred_before_its_values,
+    /// One that HOT was shown.
+    DeviceHotBeforeItsValues => without_device_hot_before_its_values,
+    /// A consumer's stream waits for the chunk's event.
+    DeviceReadyBeforeItsReader => without_device_ready_before_its_reader,
+    /// A buffer is taken when the batch that filled it is done: the slot's next batch waits for that before it is filled.
+    DeviceWriterBeforeItsBuffer => without_device_writer_before_its_buffer_nothing_changes,
+    /// And what its consumer has enqueued.
+    DeviceReaderBeforeItsBuffer => without_device_reader_before_its_buffer,
+    /// A pointer of the model's own comes back when the batch that writes there is done.
+    DeviceWriterBeforeItsPointer => without_device_writer_before_its_pointer,
+    /// And what its consumer has enqueued.
+    DeviceReaderBeforeItsPointer => without_device_reader_before_its_pointer,
+    /// An event is recorded again when no chunk has it.
+    DeviceChunkBeforeItsEvent => without_device_chunk_before_its_event,
+
+    // ---- outputs in the host's memory, used on streams
+    /// A buffer is used again when what its consumer has enqueued is done.
+    ReaderBeforeItsBuffer => without_reader_before_its_buffer,
+    /// A pointer of the model's own comes back then.
+    ReaderBeforeItsPointer => without_reader_before_its_pointer,
 }
 
 impl Dependency {
@@ -150,7 +209,8 @@ impl Dependency {
     /// How it is taken away, and what comes of that.
     pub fn removal(self) -> Removal {
         use Expected::{Found, Implied};
-        use Shape::{Any, Aside, WithDeferred, WithoutDeferred};
+        use Shape::{Any, Aside, Device, DeviceAlone, DeviceWithDeferred, DeviceWithoutDeferred};
+        use Shape::{DeviceWithPointers, Streams, StreamsWithPointers, WithDeferred, WithoutDeferred};
         let (lie, shape, expected) = match self {
             Dependency::HotBeforeDeferred => (Lie::After(Deed::Deferred, Lane::Hot), WithDeferred, Found(is_latent)),
             Dependency::RowHotBeforeEncode => (Lie::After(Deed::Encode, Lane::Hot), Any, Found(is_conditioning)),
@@ -180,6 +240,29 @@ impl Dependency {
             Dependency::DeferredBeforeItsValues => (Lie::Over(Deed::Deferred), WithDeferred, Found(is_of_value)),
             Dependency::EncodeBeforeItsValues => (Lie::Taken(Deed::Encode), Any, Found(is_of_value)),
             Dependency::SeedBeforeItsValues => (Lie::Taken(Deed::Seed), Any, Found(is_of_value)),
+            Dependency::DeviceDeferredBeforeSlot => (Lie::Over(Deed::Deferred), DeviceWithDeferred, Found(is_latent)),
+            Dependency::DeviceAloneBeforeSlot => (Lie::OverAlone(Deed::Deferred), DeviceAlone, Found(is_latent)),
+            Dependency::DeviceDeferredBeforeItsBatch => {
+                (Lie::Over(Deed::Deferred), DeviceWithDeferred, Found(is_of_arrays))
+            }
+            Dependency::DeviceAloneBeforeItsBatch => (Lie::OverAlone(Deed::Deferred), DeviceAlone, Found(is_of_arrays)),
+            Dependency::DeviceHotBeforeItsBatch => (Lie::Over(Deed::Hot), DeviceWithoutDeferred, Found(is_of_arrays)),
+            Dependency::DeviceDeferredBeforeItsBuffer => {
+                (Lie::Over(Deed::Deferred), DeviceWithDeferred, Found(is_of_writer))
+            }
+            Dependency::DeviceHotBeforeItsBuffer => (Lie::Over(Deed::Hot), DeviceWithoutDeferred, Found(is_of_writer)),
+            Dependency::DeviceDeferredBeforeItsValues => {
+                (Lie::Over(Deed::Deferred), DeviceWithDeferred, Found(is_of_value))
+            }
+            Dependency::DeviceHotBeforeItsValues => (Lie::Over(Deed::Hot), DeviceWithoutDeferred, Found(is_of_value)),
+            Dependency::DeviceReadyBeforeItsReader => (Lie::Ready, Device, Found(is_of_output)),
+            Dependency::DeviceWriterBeforeItsBuffer => (Lie::Completed, Device, Implied),
+            Dependency::DeviceWriterBeforeItsPointer => (Lie::Completed, DeviceWithPointers, Found(is_of_pointer)),
+            Dependency::DeviceReaderBeforeItsPointer => (Lie::Released, DeviceWithPointers, Found(is_of_pointer)),
+            Dependency::DeviceReaderBeforeItsBuffer => (Lie::Released, Device, Found(is_of_consumer)),
+            Dependency::DeviceChunkBeforeItsEvent => (Lie::Recorded, Device, Found(is_of_event)),
+            Dependency::ReaderBeforeItsBuffer => (Lie::Released, Streams, Found(is_of_consumer)),
+            Dependency::ReaderBeforeItsPointer => (Lie::Released, StreamsWithPointers, Found(is_of_pointer)),
         };
         Removal { lie, shape, expected }
     }
@@ -188,12 +271,21 @@ impl Dependency {
 impl Removal {
     /// The options of `seed`, fit to show what comes of the lie: a lane that lies about fences tells statuses at once.
     pub fn options(&self, seed: u64) -> Options {
-        let options = Options { statuses: Statuses::AtReturn, ..Options::of(seed) };
+        let options =
+            Options { statuses: Statuses::AtReturn, on_device: false, owns_outputs: false, ..Options::of(seed) };
+        let device = Options { on_device: true, has_streams: true, ..options.clone() };
         match self.shape {
             Shape::Any => options,
             Shape::WithDeferred => Options { has_deferred: true, ..options },
             Shape::WithoutDeferred => Options { has_deferred: false, ..options },
             Shape::Aside => Options { seeds_aside: true, ..options },
+            Shape::Device => device,
+            Shape::DeviceWithDeferred => Options { has_deferred: true, ..device },
+            Shape::DeviceWithoutDeferred => Options { has_deferred: false, ..device },
+            Shape::DeviceAlone => Options { has_deferred: true, whole_failures: 3, ..device },
+            Shape::DeviceWithPointers => Options { owns_outputs: true, ..device },
+            Shape::Streams => Options { has_streams: true, ..options },
+            Shape::StreamsWithPointers => Options { has_streams: true, owns_outputs: true, ..options },
         }
     }
 }
@@ -232,6 +324,18 @@ fn is_of_output(violation: Violation) -> bool {
 
 fn is_of_consumer(violation: Violation) -> bool {
     violation == Violation::OutputHeld
+}
+
+fn is_of_writer(violation: Violation) -> bool {
+    violation == Violation::OutputReused
+}
+
+fn is_of_pointer(violation: Violation) -> bool {
+    violation == Violation::PointerEarly
+}
+
+fn is_of_event(violation: Violation) -> bool {
+    violation == Violation::EventReused
 }
 
 fn is_of_value(violation: Violation) -> bool {

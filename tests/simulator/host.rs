@@ -7,17 +7,21 @@ use rte::conditioning::{Lent, Release};
 use rte::engine::{Cohort, Plan, Progress, Shared};
 use rte::lane::{Lanes, Target};
 use rte::message::{Envelope, Kind};
-use rte::output::{Chunk, Output};
-use rte::queue::{Inbox, LIFE_NOTICES, Limits, Outbox, Parcel, Policy, Popped, Sizes, ValueIn};
+use rte::output::Output;
+use rte::queue::{Inbox, LIFE_NOTICES, Limits, Outbox, Parcel, Policy, Popped, ReleaseFence, Sizes, ValueIn};
 use rte::telemetry::{Board, Counters, Gauges, Log, Watch};
 use rte::time::{RealClock, Wake};
 use rte::word::{Generation, Session, Status};
 
+use super::consumers::{Consumers, Releases};
 use super::dependency::Lie;
+use super::hands::Hands;
 use super::lanes::SimLanes;
 use super::model::{SharedWorld, SimModel};
 use super::options::Options;
-use super::world::{Count, World};
+use super::tally::Count;
+use super::timeline::Timeline;
+use super::world::World;
 
 /// Messages that an inbox holds.
 const MESSAGES: usize = 64;
@@ -36,19 +40,24 @@ pub struct Host {
     pub world: SharedWorld,
     shared: Arc<Shared>,
     cohort: Cohort,
-    held: Vec<Chunk>,
+    hands: Hands,
     held_max: usize,
+    outliving: usize,
     tag: u64,
 }
 
 impl Host {
     /// With lanes that tell `lie`.
     pub fn new(options: &Options, lie: Option<Lie>) -> Host {
-        let world = Arc::new(Mutex::new(World::new(options.rows, lie.is_none())));
+        let world = Arc::new(Mutex::new(World::new(options, lie.is_none())));
         let model = Arc::new(SimModel::new(options, world.clone()));
         let shared = Arc::new(shared(options));
         let target = Target { model, watch: shared.watch.clone() };
-        let lanes: Box<dyn Lanes> = Box::new(SimLanes::new(options, target.clone(), world.clone(), lie));
+        let timeline = Timeline::new(world.clone(), lie);
+        let consumers = Consumers::new(options, world.clone(), timeline.clone(), lie);
+        let lanes = SimLanes::new(options, target.clone(), world.clone(), timeline.clone(), consumers.clone(), lie);
+        let lanes: Box<dyn Lanes> = Box::new(lanes);
+        let device = options.has_streams.then(|| Arc::new(Releases(consumers.clone())) as Arc<dyn ReleaseFence>);
         let plan = Plan {
             pipelined: options.is_pipelined,
             seed_attempts: 3,
@@ -56,9 +65,10 @@ impl Host {
             quota: options.depth + options.held + if options.is_pipelined { 2 } else { 1 },
             prefault: false,
         };
-        let mut cohort = Cohort::new(shared.clone(), target, lanes, plan, None).expect("memory for a small engine");
+        let mut cohort = Cohort::new(shared.clone(), target, lanes, plan, device).expect("memory for a small engine");
         cohort.open().expect("a model whose init succeeds");
-        Host { world, shared, cohort, held: Vec::new(), held_max: options.held, tag: 0 }
+        let hands = Hands::new(options, world.clone(), timeline, consumers);
+        Host { world, shared, cohort, hands, held_max: options.held, outliving: options.outliving, tag: 0 }
     }
 
     /// Pushes a message. One that is refused changes nothing.
@@ -111,6 +121,7 @@ impl Host {
     pub fn tick(&mut self, due: Option<&[u64]>, until: u64) {
         for asked in 1..PATIENCE {
             if self.cohort.tick(due, until).expect("an engine that does not die") == Progress::Done {
+                self.hands.linger();
                 let mut world = self.world.lock().unwrap();
                 world.count(Count::Ticks, 1);
                 return world.count(Count::Resumed, u64::from(asked > 1));
@@ -125,21 +136,10 @@ impl Host {
             let Popped::Output(output) = self.shared.outbox.pop() else { break };
             match output {
                 Output::Notice(notice) => self.world.lock().unwrap().told(notice.event),
-                Output::Chunk(chunk, _) => {
-                    self.world.lock().unwrap().popped(&chunk.stamp, chunk.data.address());
-                    self.held.push(chunk);
-                }
+                Output::Chunk(chunk, _) => self.hands.keep(chunk),
             }
-            while self.held.len() > self.held_max.min(keep) {
-                self.give_back();
-            }
+            self.hands.give_back_all_but(self.held_max.min(keep));
         }
-    }
-
-    fn give_back(&mut self) {
-        let chunk = self.held.remove(0);
-        self.world.lock().unwrap().given_back(chunk.data.address());
-        drop(chunk);
     }
 
     /// Stops the engine, takes what is left, and lets it go.
@@ -149,12 +149,13 @@ impl Host {
         while self.cohort.shutdown(until).expect("an engine that does not die") == Progress::Busy {
             patience = patience.checked_sub(1).expect("a stop that ends");
         }
+        self.held_max = usize::MAX;
         self.pop(u64::MAX, usize::MAX);
         assert!(matches!(self.shared.outbox.pop(), Popped::Ended(Status::CLOSED)), "the outbox has ended");
-        while !self.held.is_empty() {
-            self.give_back();
-        }
+        self.hands.give_back_all_but(self.outliving);
+        self.world.lock().unwrap().is_over = true;
         drop((self.cohort, self.shared));
+        self.hands.give_back_all_but(0);
         self.world.lock().unwrap().close();
     }
 }
@@ -170,7 +171,11 @@ fn shared(options: &Options) -> Shared {
     let parked = Arc::new(Wake::default());
     let notices = LIFE_NOTICES as usize * (2 * options.rows as usize + MESSAGES);
     let sizes = Sizes { rows: options.rows, depth: options.depth, notices };
-    let policy = if options.seed.is_multiple_of(2) { Policy::DropOldest } else { Policy::DropNewest };
+    let policy = match options.seed % 5 {
+        0 | 1 => Policy::DropOldest,
+        2 | 3 => Policy::DropNewest,
+        _ => Policy::Hold,
+    };
     let limits = Limits { messages: MESSAGES, message_bytes: 256, bytes: 1 << 14 };
     Shared {
         inbox: Inbox::new(limits).expect("memory for a small inbox"),

@@ -5,24 +5,33 @@
 //! make one lane slow and another fast.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use rte::batch::Batch;
 use rte::lane::{Calls, Fence, Lanes, Target, Work};
 use rte::model::{Call, RawStream};
+use rte::queue::Passage;
 use rte::word::{Fault, Lane, Nanos, Queue};
 
 use super::arrays::Snapshot;
+use super::consumers::Consumers;
 use super::dependency::{Dependency, Lie};
 use super::model::SharedWorld;
 use super::options::{Options, Statuses, Temper};
 use super::random::Random;
+use super::timeline::{Mark, Timeline};
 use super::world::{Deed, Record, Violation};
+
+/// Steps between two questions of the engine where nobody is slow, at most.
+pub const HASTE: u64 = 64;
 
 /// Work that was submitted and is not done.
 struct Job {
     /// Of all work, in the order of submission.
     number: u64,
     deed: Deed,
+    /// A row that is run alone, in a batch of its own.
+    is_alone: bool,
     after: Vec<Fence>,
     record: Record,
     arrays: Snapshot,
@@ -46,14 +55,25 @@ pub struct SimLanes {
     queues: Vec<Queue>,
     lie: Option<Lie>,
     jobs: [VecDeque<Job>; Queue::COUNT],
-    done: [u64; Queue::COUNT],
+    timeline: Arc<Timeline>,
+    consumers: Arc<Consumers>,
     batches: HashMap<(usize, u64), Box<Batch>>,
+    /// Of HOT and DEFERRED: where the batches of the pipeline's slots are.
+    homes: [Vec<usize>; 2],
+    slots: usize,
     submitted: u64,
 }
 
 impl SimLanes {
-    /// Lanes that run `target`, and tell `lie`.
-    pub fn new(options: &Options, target: Target, world: SharedWorld, lie: Option<Lie>) -> SimLanes {
+    /// Lanes that run `target`, and tell `lie`; what they have done stands in `timeline`.
+    pub fn new(
+        options: &Options,
+        target: Target,
+        world: SharedWorld,
+        timeline: Arc<Timeline>,
+        consumers: Arc<Consumers>,
+        lie: Option<Lie>,
+    ) -> SimLanes {
         let fixed = [Queue::of(Lane::Hot), Queue::of(Lane::Deferred)];
         SimLanes {
             target,
@@ -64,8 +84,11 @@ impl SimLanes {
             queues: fixed.into_iter().chain((0..options.encode_queues).map(Queue::encode)).collect(),
             lie,
             jobs: Default::default(),
-            done: Default::default(),
+            timeline,
+            consumers,
             batches: HashMap::new(),
+            homes: Default::default(),
+            slots: if options.is_pipelined { 2 } else { 1 },
             submitted: 0,
         }
     }
@@ -93,10 +116,25 @@ impl SimLanes {
         fences
     }
 
+    /// Whether this is a batch of one row that is run alone. Those of the slots are known: they come first, for a lane runs
+    /// rows alone only after two batches of its own have failed.
+    fn is_alone(&mut self, deed: Deed, batch: &Batch) -> bool {
+        let homes = match deed {
+            Deed::Hot => &mut self.homes[0],
+            Deed::Deferred => &mut self.homes[1],
+            Deed::Seed | Deed::Encode | Deed::Detach => return false,
+        };
+        let address = std::ptr::from_ref(batch).addr();
+        if !homes.contains(&address) && homes.len() < self.slots {
+            homes.push(address);
+        }
+        !homes.contains(&address)
+    }
+
     // ---- work goes on
 
     fn is_done(&self, fence: Fence) -> bool {
-        self.done[fence.queue.at()] >= fence.sequence
+        self.timeline.is_done(fence)
     }
 
     fn may_go_on(&self, queue: Queue) -> bool {
@@ -130,9 +168,9 @@ impl SimLanes {
         let Some(job) = jobs.front_mut() else { return };
         let mut world = self.world.lock().unwrap();
         if job.has_begun {
-            world.end(&job.record, &job.arrays);
+            world.end(job.number, &job.record, &job.arrays);
             jobs.pop_front();
-            self.done[queue.at()] += 1;
+            self.timeline.advance(queue);
         } else {
             job.has_begun = true;
             world.begin(job.number, &job.record, &job.arrays);
@@ -141,9 +179,11 @@ impl SimLanes {
 
     /// Time passes while the engine asks.
     fn linger(&mut self) {
-        for _ in 0..self.random.below(self.temper.steps + 1) {
+        let most = if self.world.lock().unwrap().is_calm() { HASTE } else { self.temper.steps };
+        for _ in 0..self.random.below(most + 1) {
             self.step();
         }
+        self.consumers.linger();
     }
 
     /// What the engine is told, true or not.
@@ -151,12 +191,13 @@ impl SimLanes {
         if self.is_done(fence) {
             return true;
         }
-        let at = fence.sequence - self.done[fence.queue.at()] - 1;
+        let at = fence.sequence - self.timeline.done(fence.queue) - 1;
         let Some(job) = self.jobs[fence.queue.at()].get(at as usize) else { return false };
         match (self.lie, question) {
             (Some(Lie::Passed(deed)), Question::HasItPassed)
             | (Some(Lie::Taken(deed)), Question::MayItBeTaken)
             | (Some(Lie::Over(deed)), _) => deed == job.deed,
+            (Some(Lie::OverAlone(deed)), _) => deed == job.deed && job.is_alone,
             _ => false,
         }
     }
@@ -175,9 +216,11 @@ impl Lanes for SimLanes {
         let manifest = self.target.model.manifest();
         let arrays = Snapshot::of(&mut work.batch, &manifest.keys, manifest.max_sessions as usize);
         self.submitted += 1;
+        self.world.lock().unwrap().submit(self.submitted, &record, &arrays);
+        let is_alone = self.is_alone(deed, &work.batch);
         let jobs = &mut self.jobs[queue.at()];
-        jobs.push_back(Job { number: self.submitted, deed, after, record, arrays, has_begun: false });
-        let fence = Fence { queue, sequence: self.done[queue.at()] + jobs.len() as u64 };
+        jobs.push_back(Job { number: self.submitted, deed, is_alone, after, record, arrays, has_begun: false });
+        let fence = Fence { queue, sequence: self.timeline.done(queue) + jobs.len() as u64 };
         self.batches.insert((queue.at(), fence.sequence), work.batch);
         fence
     }
@@ -201,11 +244,18 @@ impl Lanes for SimLanes {
     fn block(&mut self, fence: Fence, until: Nanos) -> bool {
         while !self.answer(Question::HasItPassed, fence) {
             assert!(self.step(), "{fence:?} never passes");
+            self.consumers.linger();
             if until == 0 {
                 return self.answer(Question::HasItPassed, fence);
             }
         }
         true
+    }
+
+    fn passage(&mut self, fence: Fence) -> Option<Arc<dyn Passage>> {
+        let at = fence.sequence.checked_sub(self.timeline.done(fence.queue) + 1)?;
+        let number = self.jobs[fence.queue.at()].get(at as usize)?.number;
+        Some(self.timeline.record(Mark { fence, number }))
     }
 
     fn halt(&mut self) {

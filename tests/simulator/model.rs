@@ -63,8 +63,8 @@ impl SimModel {
             no_midrun: false,
             is_retry_safe: options.is_retry_safe,
             seeds_aside: options.seeds_aside,
-            owns_outputs: false,
-            on_device: false,
+            owns_outputs: options.owns_outputs,
+            on_device: options.on_device,
             keys: Keys::new(keys),
             stages: stages.into(),
             hooks: Hooks { ready: true, seed: true, detach: true, finalize: true },
@@ -99,19 +99,24 @@ impl SimModel {
     /// A call on a lane: its work comes later.
     fn work(&self, deed: Deed, batch: &mut Batch) -> Result<(), Status> {
         let Luck { random, whole, row: one_row } = &mut *self.luck.lock().unwrap();
-        let fails = random.once_in(*whole) || self.is_poisoned(deed, batch);
+        let is_calm = self.world().is_calm();
+        let fails = !is_calm && (random.once_in(*whole) || self.is_poisoned(deed, batch));
         let writes_chunk = deed == Deed::Deferred || (deed == Deed::Hot && !self.manifest.has(Lane::Deferred));
         let mut touches = Vec::new();
         let rows: Vec<(usize, Row)> = batch.positions().collect();
         for (at, row) in rows {
-            let row_fails = deed != Deed::Detach && random.once_in(*one_row);
+            let row_fails = !is_calm && deed != Deed::Detach && random.once_in(*one_row);
             if row_fails {
                 batch.set_status(at, Some(Status::HOST));
             }
             let succeeds = !fails && !row_fails;
-            let writes = writes_chunk && !random.once_in(10);
+            let mut writes = writes_chunk && !random.once_in(10);
             if writes {
                 set_output_size(batch, at, CHUNK);
+            }
+            if writes_chunk && self.manifest.owns_outputs {
+                writes &= succeeds;
+                self.point(batch, at, writes);
             }
             touches.push(Touch {
                 deed,
@@ -128,6 +133,16 @@ impl SimModel {
         }
         self.world().record = Record { slot: batch.slot, touches, values: self.values(batch) };
         if fails { Err(Status::HOST) } else { Ok(()) }
+    }
+
+    /// Hands over a pointer of its own, which becomes a chunk's, or does not: of a failed row, or with size 0.
+    fn point(&self, batch: &mut Batch, at: usize, becomes: bool) {
+        let mut world = self.world();
+        let pointer = world.pointer();
+        batch.set_output(at, pointer);
+        if !becomes {
+            world.keep_pointer(pointer);
+        }
     }
 
     /// The heavy values shown at `at`, as one number; 0: none.
@@ -156,6 +171,7 @@ impl SimModel {
         }
         let random = &mut self.luck.lock().unwrap().random;
         match random.below(24) {
+            _ if self.world().is_calm() => Ok(()),
             0 => Err(Status::HOST),
             1..3 => Err(refusal),
             _ => Ok(()),
@@ -174,6 +190,10 @@ impl Model for SimModel {
 
     fn init(&self, _: [RawStream; Lane::COUNT]) -> Result<(), Status> {
         Ok(())
+    }
+
+    fn release_output(&self, address: usize) {
+        self.world().pointer_back(address);
     }
 
     fn call(&self, call: Call, batch: &mut Batch, _: RawStream) -> Result<(), Status> {

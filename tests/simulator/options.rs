@@ -43,6 +43,16 @@ pub struct Options {
     /// Chunks that a session's ring holds, and that a consumer may hold.
     pub depth: usize,
     pub held: usize,
+    /// Chunks come out before they are complete, each with an event.
+    pub on_device: bool,
+    /// Consumers use chunks on streams of their own.
+    pub has_streams: bool,
+    /// Steps of their work between two looks of anybody, at most.
+    pub consumer_steps: u64,
+    /// Outputs that outlive the engine, at most.
+    pub outliving: usize,
+    /// Outputs are pointers of the model's own.
+    pub owns_outputs: bool,
 }
 
 impl Options {
@@ -50,7 +60,7 @@ impl Options {
     pub fn of(seed: u64) -> Options {
         let mut random = Random::new(seed, 1);
         let weights = std::array::from_fn(|_| random.of(&[1, 4, 16]));
-        Options {
+        let options = Options {
             seed,
             rows: 2 + random.below(3) as u32,
             has_deferred: !random.once_in(3),
@@ -67,6 +77,12 @@ impl Options {
             ticks: 20 + random.below(60),
             depth: 1 + random.below(3) as usize,
             held: random.below(3) as usize,
-        }
+            on_device: random.once_in(2),
+            has_streams: random.once_in(2),
+            consumer_steps: random.of(&[1, 2, 6]),
+            outliving: random.below(4) as usize,
+            owns_outputs: random.once_in(2),
+        };
+        Options { has_streams: options.has_streams || options.on_device, ..options }
     }
 }

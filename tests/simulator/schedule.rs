@@ -7,7 +7,11 @@ use super::host::{Given, Host};
 use super::model::{NOTE, PROMPT, STEER, STEER_BYTES};
 use super::options::Options;
 use super::random::Random;
-use super::world::{Deed, Tally, Violation};
+use super::tally::Tally;
+use super::world::{Deed, Violation};
+
+/// Within so many ticks each row makes a chunk.
+const CALM_TICKS: u64 = 32;
 
 /// What a run came to.
 pub struct Outcome {
@@ -32,10 +36,29 @@ pub fn run(options: &Options, lie: Option<Lie>) -> Outcome {
         host.tick(due, random.of(&[0, u64::MAX]));
         host.pop(random.of(&[0, 2, u64::MAX]), random.below(4) as usize);
     }
+    if lie.is_none() {
+        go_on_calmly(&mut host, sessions);
+    }
     let world = host.world.clone();
     host.stop(random.of(&[0, u64::MAX]));
     let mut world = world.lock().unwrap();
     Outcome { tally: std::mem::take(&mut world.tally), violations: std::mem::take(&mut world.violations) }
+}
+
+/// Whatever has happened: when nothing fails and nobody is slow, each row makes chunks again.
+fn go_on_calmly(host: &mut Host, sessions: u64) {
+    host.world.lock().unwrap().calm_down();
+    for tick in 0..CALM_TICKS {
+        // Sessions that drain are left alone by a reset: they go, and come back.
+        let kind = if tick == 0 { Kind::Reset } else { Kind::Attach };
+        for session in (0..sessions).filter(|_| tick % 8 == 0) {
+            host.push(kind, session, &[]);
+            host.push(Kind::Resume, session, &[]);
+        }
+        host.tick(None, u64::MAX);
+        host.pop(u64::MAX, 0);
+    }
+    host.world.lock().unwrap().expect_chunks();
 }
 
 fn kind(random: &mut Random) -> Kind {

@@ -5,13 +5,15 @@
 //! only read. That is checked by number; beside it, the parts have contents, so that what work finds there is what it
 //! must find: the life that was seeded, the latent of its own HOT, the conditioning that its batch shows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rte::output::{Event, Stamp};
 
 use super::arrays::{Snapshot, digest_at};
+use super::options::Options;
+use super::tally::{Count, Tally};
 
 /// What a piece of work is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,16 +63,30 @@ pub enum Violation {
     ValueReleased,
     /// A copied value was changed before its last reader was done.
     ValueChanged,
-    /// A chunk came out that was not, or not wholly, in its buffer.
+    /// A chunk came out, or was read behind its event, that was not, or not wholly, in its buffer.
     OutputEarly,
-    /// A buffer was written while a consumer had it.
+    /// A buffer was written while a consumer had another chunk there, or was to read one on its stream.
     OutputHeld,
+    /// Work that writes a buffer was submitted before earlier work on it was done.
+    OutputReused,
+    /// A buffer's memory went before what was to read it was done.
+    OutputFreed,
+    /// A pointer of the model's own came back while work was to write it, or a consumer had it or was to read it.
+    PointerEarly,
+    /// A pointer of the model's own that was a chunk's did not come back exactly once, or another did.
+    PointerCount,
+    /// An event was recorded again while a chunk had it.
+    EventReused,
+    /// Somebody waited for a device who must not: in a tick, or while others will run.
+    Waited,
     /// A life's chunks came out of order.
     ChunkOrder,
     /// A lent value was not given back exactly once.
     ReleaseCount,
     /// A life that was seeded was not detached, though the engine is gone.
     NeverDetached,
+    /// With nothing in its way a row made no more chunks.
+    Stuck,
     /// Work was left when the lanes were told that nothing more is to run.
     LeftAtHalt,
     /// Work waits for a fence for which there is no name here.
@@ -133,75 +149,46 @@ struct Place {
     latents: [(u64, u64); 2],
 }
 
-/// What is in an output buffer.
-#[derive(Clone, Copy, Default)]
+/// Which chunk: session, generation, index.
+pub type Content = (u64, u64, u64);
+
+/// What is in a buffer that is being written.
+const TORN: Content = (0, 0, u64::MAX);
+
+/// An output buffer.
+#[derive(Default)]
 struct Buffer {
-    /// Session, generation, index.
-    content: (u64, u64, u64),
-    is_held: bool,
+    content: Content,
+    /// Work that was submitted, will write it, and is not done.
+    writer: Option<u64>,
+    /// The chunk that a consumer has.
+    held: Option<Content>,
+    /// Chunks that consumers' streams are to read there.
+    readers: Vec<Content>,
 }
-
-/// What is counted.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Count {
-    Seeds,
-    Hots,
-    Deferreds,
-    Encodes,
-    Detaches,
-    /// Work that began while other work was under way.
-    Overlaps,
-    /// Rows that work was on, and those for which it failed.
-    RowsTouched,
-    RowsInVain,
-    Chunks,
-    ValuesLent,
-    Attached,
-    Detached,
-    Rejected,
-    RowsFailed,
-    CallsFailed,
-    /// Ticks, and those that found the lanes busy.
-    Ticks,
-    Resumed,
-}
-
-impl Count {
-    /// All of them.
-    pub const ALL: [Count; 17] = [
-        Count::Seeds,
-        Count::Hots,
-        Count::Deferreds,
-        Count::Encodes,
-        Count::Detaches,
-        Count::Overlaps,
-        Count::RowsTouched,
-        Count::RowsInVain,
-        Count::Chunks,
-        Count::ValuesLent,
-        Count::Attached,
-        Count::Detached,
-        Count::Rejected,
-        Count::RowsFailed,
-        Count::CallsFailed,
-        Count::Ticks,
-        Count::Resumed,
-    ];
-}
-
-/// How much of what.
-pub type Tally = BTreeMap<Count, u64>;
 
 /// See the module's comment.
 pub struct World {
     places: Vec<Place>,
     buffers: HashMap<usize, Buffer>,
+    /// Pointers of the model's own: those that it has, and those that are chunks'.
+    pointers: (Vec<usize>, HashSet<usize>),
+    /// By generation and index of a chunk: the number of the work that makes it.
+    makers: HashMap<(u64, u64), u64>,
+    /// Events that chunks in consumers' hands carry, and how many.
+    carried: HashMap<usize, u32>,
+    /// Nothing fails any more; the rows that have made chunks since.
+    calm: Option<HashSet<u32>>,
+    /// The engine has stopped: who frees memory now may wait.
+    pub is_over: bool,
     /// Lent memory by address, and how often it was given back. Kept until the end of the run.
     loans: HashMap<usize, (Box<[u8]>, Arc<AtomicU32>)>,
     /// By generation: the index of the chunk that came out last.
     indices: HashMap<u64, u64>,
     /// Copied values may be looked at: the engine is told no lies, so they are there.
     is_honest: bool,
+    /// Chunks may come out before they are complete.
+    on_device: bool,
     running: u32,
     /// What the call that runs now records.
     pub record: Record,
@@ -212,20 +199,42 @@ pub struct World {
 }
 
 impl World {
-    /// With `rows` rows.
-    pub fn new(rows: u32, is_honest: bool) -> World {
+    /// Nothing has happened yet.
+    pub fn new(options: &Options, is_honest: bool) -> World {
         World {
-            places: vec![Place::default(); rows as usize],
+            places: vec![Place::default(); options.rows as usize],
             buffers: HashMap::new(),
+            pointers: Default::default(),
+            makers: HashMap::new(),
+            carried: HashMap::new(),
+            calm: None,
+            is_over: false,
             loans: HashMap::new(),
             indices: HashMap::new(),
             is_honest,
+            on_device: options.on_device,
             running: 0,
             record: Record::default(),
             poison: None,
             violations: Vec::new(),
             tally: Tally::default(),
         }
+    }
+
+    /// From now on nothing fails.
+    pub fn calm_down(&mut self) {
+        (self.poison, self.calm) = (None, Some(HashSet::new()));
+    }
+
+    /// Whether nothing fails.
+    pub fn is_calm(&self) -> bool {
+        self.calm.is_some()
+    }
+
+    /// All rows had every reason to make chunks since it is calm.
+    pub fn expect_chunks(&mut self) {
+        let rows = self.calm.as_ref().map_or(0, HashSet::len);
+        self.require(rows == self.places.len(), Violation::Stuck);
     }
 
     /// Something happened that must not.
@@ -246,6 +255,16 @@ impl World {
 
     // ---- work
 
+    /// Work number `number` is submitted: the buffers that it writes are its own.
+    pub fn submit(&mut self, number: u64, record: &Record, arrays: &Snapshot) {
+        for touch in record.touches.iter().filter(|touch| touch.writes) {
+            let buffer = self.buffers.entry(arrays.output(touch.at)).or_default();
+            let is_free = buffer.writer.replace(number).is_none();
+            self.makers.insert((touch.generation, touch.age), number);
+            self.require(is_free, Violation::OutputReused);
+        }
+    }
+
     /// Work number `number` begins: it is at its parts from now on, and reads.
     pub fn begin(&mut self, number: u64, record: &Record, arrays: &Snapshot) {
         self.count(Count::Overlaps, u64::from(self.running > 0));
@@ -260,11 +279,14 @@ impl World {
                 self.enter(number, touch.row, part, writes);
             }
             self.look_at_contents(touch, record.slot);
+            if touch.writes {
+                self.write_output(touch, arrays.output(touch.at), TORN);
+            }
         }
     }
 
-    /// Work ends: what it writes is there.
-    pub fn end(&mut self, record: &Record, arrays: &Snapshot) {
+    /// Work number `number` ends: what it writes is there.
+    pub fn end(&mut self, number: u64, record: &Record, arrays: &Snapshot) {
         self.running -= 1;
         self.look_at_inputs(record, arrays);
         for touch in &record.touches {
@@ -274,7 +296,9 @@ impl World {
             }
             self.leave_contents(touch, record.slot);
             if touch.writes {
-                self.write_output(touch, arrays.output(touch.at));
+                let address = arrays.output(touch.at);
+                self.write_output(touch, address, touch.chunk());
+                self.buffers.entry(address).or_default().writer.take_if(|writer| *writer == number);
             }
         }
     }
@@ -343,22 +367,93 @@ impl World {
 
     // ---- outputs
 
-    fn write_output(&mut self, touch: &Touch, address: usize) {
+    fn write_output(&mut self, touch: &Touch, address: usize, content: Content) {
         let buffer = self.buffers.entry(address).or_default();
-        buffer.content = (touch.session, touch.generation, touch.age);
-        let is_held = buffer.is_held;
-        self.require(!is_held, Violation::OutputHeld);
+        buffer.content = content;
+        let own = self.on_device.then(|| touch.chunk());
+        let is_used = buffer.held.iter().chain(&buffer.readers).any(|chunk| Some(*chunk) != own);
+        self.require(!is_used, Violation::OutputHeld);
     }
 
-    /// A consumer has popped a chunk.
-    pub fn popped(&mut self, stamp: &Stamp, address: usize) {
-        self.count(Count::Chunks, 1);
+    /// A pointer of the model's own, one that it has.
+    pub fn pointer(&mut self) -> usize {
+        let (free, lent) = &mut self.pointers;
+        // Nobody follows them. Each is new, or came back before.
+        let address = free.pop().unwrap_or(64 * (1 + lent.len()));
+        lent.insert(address);
+        address
+    }
+
+    /// One that is no chunk's after all.
+    pub fn keep_pointer(&mut self, address: usize) {
+        let (free, lent) = &mut self.pointers;
+        lent.remove(&address);
+        free.push(address);
+    }
+
+    /// One that was a chunk's has come back.
+    pub fn pointer_back(&mut self, address: usize) {
+        self.count(Count::Pointers, 1);
         let buffer = self.buffers.entry(address).or_default();
-        buffer.is_held = true;
-        let is_whole = buffer.content == (stamp.session.0, stamp.generation.0, stamp.index);
-        self.require(is_whole, Violation::OutputEarly);
+        let is_used = buffer.writer.is_some() || buffer.held.is_some() || !buffer.readers.is_empty();
+        self.require(!is_used, Violation::PointerEarly);
+        let was_lent = self.pointers.1.contains(&address);
+        self.require(was_lent, Violation::PointerCount);
+        self.keep_pointer(address);
+    }
+
+    /// A consumer has popped a chunk. `behind`: its event, and the number of the work behind which that was recorded.
+    pub fn popped(&mut self, stamp: &Stamp, address: usize, behind: Option<(usize, u64)>) {
+        self.count(Count::Chunks, 1);
+        let chunk = chunk_of(stamp);
+        self.calm.iter_mut().for_each(|rows| rows.extend([stamp.row.0]));
+        let buffer = self.buffers.entry(address).or_default();
+        buffer.held = Some(chunk);
+        let is_complete = buffer.content == chunk;
+        match behind {
+            None => self.require(is_complete, Violation::OutputEarly),
+            Some((event, number)) => {
+                self.count(Count::ChunksEarly, u64::from(!is_complete));
+                *self.carried.entry(event).or_default() += 1;
+                let maker = self.makers.get(&(stamp.generation.0, stamp.index)).copied();
+                self.require(maker == Some(number), Violation::EventReused);
+            }
+        }
         let last = self.indices.insert(stamp.generation.0, stamp.index);
         self.require(last.is_none_or(|last| last < stamp.index), Violation::ChunkOrder);
+    }
+
+    /// A consumer will read a chunk on its stream.
+    pub fn enqueued(&mut self, address: usize, chunk: Content) {
+        self.count(Count::Reads, 1);
+        self.buffers.entry(address).or_default().readers.push(chunk);
+    }
+
+    /// A consumer reads a chunk.
+    pub fn look_at_output(&mut self, address: usize, chunk: Content) {
+        let content = self.buffers.entry(address).or_default().content;
+        self.require(content == chunk, Violation::OutputEarly);
+    }
+
+    /// A consumer has read a chunk on its stream.
+    pub fn has_read(&mut self, address: usize, chunk: Content) {
+        let readers = &mut self.buffers.entry(address).or_default().readers;
+        let at = readers.iter().position(|reader| *reader == chunk).expect("enqueued before");
+        readers.swap_remove(at);
+    }
+
+    /// The consumer gives a chunk back that carries `event`.
+    pub fn given_back(&mut self, address: usize, event: Option<usize>) {
+        self.count(Count::ReleasedLate, u64::from(self.is_over));
+        self.buffers.entry(address).or_default().held = None;
+        event.into_iter().for_each(|event| *self.carried.entry(event).or_default() -= 1);
+    }
+
+    /// An event that chunks have carried is recorded again.
+    pub fn recorded(&mut self, event: usize) {
+        self.count(Count::EventsAgain, 1);
+        let is_free = self.carried.get(&event).is_none_or(|chunks| *chunks == 0);
+        self.require(is_free, Violation::EventReused);
     }
 
     /// A consumer has popped a notice.
@@ -372,11 +467,6 @@ impl World {
             Event::Dead(fault) => unreachable!("no call says DEAD: {fault:?}"),
         };
         self.count(what, 1);
-    }
-
-    /// The consumer gives it back.
-    pub fn given_back(&mut self, address: usize) {
-        self.buffers.entry(address).or_default().is_held = false;
     }
 
     // ---- values
@@ -405,13 +495,29 @@ impl World {
         self.loans.remove(&address);
     }
 
-    /// The engine is gone.
+    /// The engine is gone, and so are all outputs.
     pub fn close(&mut self) {
+        let is_unread = self.buffers.values().any(|buffer| !buffer.readers.is_empty());
+        self.require(!is_unread, Violation::OutputFreed);
+        let is_lent = !self.pointers.1.is_empty();
+        self.require(!is_lent, Violation::PointerCount);
         self.count(Count::ValuesLent, self.loans.len() as u64);
         let wrong = self.loans.values().filter(|(_, releases)| releases.load(Ordering::Relaxed) != 1).count();
         self.require(wrong == 0, Violation::ReleaseCount);
         let is_empty = self.places.iter().all(|place| place.owner.is_none());
         self.require(is_empty, Violation::NeverDetached);
+    }
+}
+
+/// Which chunk it is.
+pub fn chunk_of(stamp: &Stamp) -> Content {
+    (stamp.session.0, stamp.generation.0, stamp.index)
+}
+
+impl Touch {
+    /// Which chunk it makes.
+    fn chunk(&self) -> Content {
+        (self.session, self.generation, self.age)
     }
 }
 
