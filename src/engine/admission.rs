@@ -14,12 +14,33 @@ use crate::word::{Generation, KeySet, Row, Session, Status};
 impl Cohort {
     pub(super) fn drain(&mut self) {
         let shared = self.shared.clone();
+        // First: who had popped a DETACHED before a push finds that row free.
+        let mark = shared.inbox.mark();
         shared.outbox.take_stirred();
         self.retire_drained();
-        let mark = shared.inbox.mark();
         while let Some(message) = shared.inbox.pop(mark) {
+            if !self.settle_farewell(message.envelope().session) {
+                // The next drain begins with it.
+                return message.leave_in_place();
+            }
             self.admit(message);
         }
+    }
+
+    /// Whoever was told DETACHED finds the life over. False: it is just being told; what comes after it waits.
+    fn settle_farewell(&mut self, session: Session) -> bool {
+        if self.arena.draining.is_empty() {
+            return true;
+        }
+        let Some(row) = self.arena.find(session) else { return true };
+        if !self.arena.life(row).is_some_and(|life| life.farewell_sent) {
+            return true;
+        }
+        let is_gone = self.shared.outbox.is_gone(row);
+        if is_gone {
+            self.leave(row, None);
+        }
+        is_gone || !self.shared.outbox.is_being_told(row)
     }
 
     /// Draining lives whose DETACHED was told leave now.

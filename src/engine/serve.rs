@@ -166,12 +166,13 @@ impl Serving {
     }
 
     fn next_message(&mut self) -> Result<Envelope, Status> {
-        if self.shared.outbox.take_stirred() {
+        let shared = self.shared.clone();
+        // First: who had popped a DETACHED before a push finds that row free.
+        let mark = shared.inbox.mark();
+        if shared.outbox.take_stirred() {
             self.retire();
         }
         self.herald.flush();
-        let shared = self.shared.clone();
-        let mark = shared.inbox.mark();
         while let Some(message) = shared.inbox.pop(mark) {
             let envelope = message.envelope();
             if !self.settle_farewell(envelope.session) {
