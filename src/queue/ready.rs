@@ -12,7 +12,8 @@ use crate::word::Row;
 /// See the module's comment.
 pub struct Ready {
     words: Box<[AtomicU64]>,
-    /// One bit a word of `words`; a word that is not zero has its bit set, or will have before its setter returns.
+    /// One bit a word of `words`; a word that is not zero has its bit set, or will have before its setter returns. One
+    /// that is zero may have it: from a setter whose row was taken before it came to this bit. Who meets that clears it.
     summary: Box<[AtomicU64]>,
     turn: AtomicUsize,
 }
@@ -70,7 +71,11 @@ impl Ready {
 
     fn take_bit(&self, at: usize, mask: u64) -> Option<u32> {
         let word = &self.words[at];
-        let mut bits = word.load(Ordering::SeqCst) & mask;
+        let all = word.load(Ordering::SeqCst);
+        if all == 0 {
+            self.retract(at);
+        }
+        let mut bits = all & mask;
         while bits != 0 {
             let bit = bits.trailing_zeros();
             let before = word.fetch_and(!(1 << bit), Ordering::SeqCst);
@@ -85,7 +90,7 @@ impl Ready {
         None
     }
 
-    /// A word became zero: its summary bit goes, and comes back if somebody set the word meanwhile.
+    /// A word is zero: its summary bit goes, and comes back if somebody set the word meanwhile.
     fn retract(&self, at: usize) {
         let (group, bit) = (&self.summary[at / 64], 1 << (at % 64));
         group.fetch_and(!bit, Ordering::SeqCst);
@@ -118,5 +123,17 @@ mod tests {
         ready.set(Row(9));
         ready.set(Row(1));
         assert_eq!([ready.take(), ready.take(), ready.take()], [Some(Row(1)), Some(Row(9)), None]);
+    }
+
+    #[test]
+    fn a_setter_that_is_late_with_its_summary_bit_leaves_nothing_behind() {
+        let ready = Ready::new(100);
+        ready.words[1].fetch_or(1, Ordering::SeqCst);
+        ready.summary[0].fetch_or(2, Ordering::SeqCst);
+        assert_eq!(ready.take(), Some(Row(64)));
+        ready.summary[0].fetch_or(2, Ordering::SeqCst);
+        assert!(!ready.is_empty());
+        assert_eq!(ready.take(), None);
+        assert!(ready.is_empty(), "or whoever waits would be woken for nothing, again and again");
     }
 }
