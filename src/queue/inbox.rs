@@ -226,20 +226,18 @@ impl Inbox {
             let (ticket, position) = ((tail & !CLOSED) >> ARENA_BITS, tail & ARENA_MASK);
             // Acquire: the consumer has finished with the cell.
             let stamp = self.cell(ticket).stamp.load(Ordering::Acquire);
-            if stamp != ticket {
-                let now = self.tail.load(Ordering::Relaxed);
-                if now == tail {
-                    return Err(Refused::Full);
-                }
-                tail = now;
-                continue;
-            }
             let offset = position % self.arena_units;
             let skip = if offset + units > self.arena_units { self.arena_units - offset } else { 0 };
             // Acquire: the consumer has finished with the bytes before this position.
             let used = position.wrapping_sub(u64::from(self.arena_head.load(Ordering::Acquire))) & ARENA_MASK;
-            if units > 0 && used + skip + units > self.arena_units {
-                return Err(Refused::Full);
+            if stamp != ticket || (units > 0 && used + skip + units > self.arena_units) {
+                let now = self.tail.load(Ordering::Relaxed);
+                if now == tail {
+                    return Err(Refused::Full);
+                }
+                // Somebody was faster: what we compared was not of one moment.
+                tail = now;
+                continue;
             }
             let (skip, offset) = if units == 0 { (0, 0) } else { (skip, (offset + skip) % self.arena_units) };
             let end = (position + skip + units) & ARENA_MASK;
