@@ -98,12 +98,12 @@ impl Herald {
         }
     }
 
-    /// The last flush: what waits for its turn goes out beside the one before it. The store has room for two of a kind.
+    /// The last flush: what waits for its turn goes out beside the one before it.
     pub fn close(&mut self) {
         self.flush();
         for kind in 0..SHARED_NOTICES {
             if self.tallies[kind].notice.count > 0 {
-                let _ = self.outbox.notify(self.tallies[kind].notice);
+                self.outbox.notify_last(self.tallies[kind].notice, kind);
                 self.tallies[kind].notice.count = 0;
             }
         }

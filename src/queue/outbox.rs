@@ -187,6 +187,12 @@ impl Outbox {
         queued
     }
 
+    /// Queues the last notice of the shared kind `kind`, beside the one before it if that is still there: the store has
+    /// room for both.
+    pub fn notify_last(&self, notice: Notice, kind: usize) {
+        let _ = self.queue(Queued { notice, shared: Some(kind as u8) });
+    }
+
     fn queue(&self, queued: Queued) -> Result<(), Notice> {
         self.notices.push(queued).map_err(|queued| queued.notice)
     }
