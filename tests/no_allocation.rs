@@ -1,15 +1,16 @@
 //! A steady engine allocates nothing: not in a tick, a push, a pop or a release.
 
 mod driver;
+mod process;
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use driver::counting::{Counting, calls};
 use driver::*;
+use process::heap_calls;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: process::Counting = process::Counting;
 
 const ROWS: u32 = 64;
 const MOVE: u32 = 0;
@@ -81,9 +82,9 @@ fn check(pipeline: u32, flags: u32) {
     }
     let warm = 100;
     (0..warm).for_each(|number| _ = frame(&host, number));
-    let before = calls();
+    let before = heap_calls();
     let chunks: u64 = (warm..warm + 3400).map(|number| frame(&host, number)).sum();
-    let calls = calls() - before;
+    let calls = heap_calls() - before;
     println!("{} ticks, {chunks} chunks, {} pushes: {calls} calls of the allocator", 3400 * 3, 3400 * 66);
     assert_eq!(calls, 0);
     assert_eq!(chunks, 3400 * 3 * u64::from(ROWS));

@@ -1,18 +1,19 @@
 //! A steady loop behind `model.serve` allocates nothing: not for a message, a chunk, a wait, a pop or a release.
 
 mod driver;
+mod process;
 mod serve_host;
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use driver::counting::{Counting, calls};
 use driver::*;
+use process::heap_calls;
 use serve_host::*;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: process::Counting = process::Counting;
 
 const SESSIONS: u64 = 64;
 
@@ -74,9 +75,9 @@ fn ten_thousand_steady_turns_allocate_nothing() {
             (0..SESSIONS).for_each(|session| _ = ends.attach(session));
             let mut index = 0;
             (0..100).for_each(|number| _ = turn(ends, number, &mut index));
-            let (before, released) = (calls(), RELEASED.load(Relaxed));
+            let (before, released) = (heap_calls(), RELEASED.load(Relaxed));
             let chunks: u64 = (100..10_100).map(|number| turn(ends, number, &mut index)).sum();
-            let calls = calls() - before;
+            let calls = heap_calls() - before;
             println!(
                 "10000 turns, {chunks} chunks, {} messages: {calls} calls of the allocator",
                 10_000 * (SESSIONS + 3)

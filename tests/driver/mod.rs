@@ -2,8 +2,6 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-pub mod counting;
-
 use std::ffi::{CStr, c_void};
 
 pub use rte::abi::engine::*;
