@@ -141,6 +141,12 @@ impl<'a> Batch<'a> {
         unsafe { output.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
+    /// Says that the output of a row is at `own`, of the model's.
+    pub fn set_own_output(&mut self, member: Member, own: *mut u8) {
+        // SAFETY: one place for each position.
+        unsafe { *self.raw.output.add(member.at) = own.cast() };
+    }
+
     /// Says how many bytes a row's output has.
     pub fn set_output_size(&mut self, member: Member, size: usize) {
         // SAFETY: one size for each position.
