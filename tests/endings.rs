@@ -20,6 +20,7 @@ const TIMEOUT: i32 = rte_status_code::RTE_TIMEOUT as i32;
 const CLOSED: i32 = rte_status_code::RTE_CLOSED as i32;
 const STATE: i32 = rte_status_code::RTE_ERR_STATE as i32;
 const DEAD: i32 = rte_status_code::RTE_ERR_DEAD as i32;
+const UNKNOWN: i32 = rte_status_code::RTE_ERR_UNKNOWN as i32;
 const FOR_EVER: u64 = u64::MAX;
 
 fn start(host: &Host) {
@@ -157,6 +158,50 @@ fn expect_stalled(host: &Host, place: Place) {
     let named = format!("stage {} (first row {row})", place.name());
     assert!(status == TIMEOUT && words.contains(&named), "{place:?}: {status} {words}");
     assert_eq!(host.info().stalled_stage, place.number());
+}
+
+#[test]
+fn notices_of_the_tick_that_kills_come_before_the_death() {
+    for lanes in LANES {
+        let stage = Stage::silent();
+        let host = stage.engine(lanes, options());
+        two_sessions(&host);
+        assert_eq!(host.tick(), OK);
+        host.pop_all(|_| ());
+        for _ in 0..3 {
+            assert_eq!(host.push(message(RTE_ACTION, 55), &[]), OK);
+        }
+        stage.order(Place::Ready, Order::Die);
+        Place::Ready.provoke(&host);
+        assert_eq!(host.tick(), DEAD);
+        let (outputs, end) = pop_all(&host);
+        let told: Vec<_> =
+            outputs.iter().map(|output| (output.kind, output.session, output.status, output.dropped)).collect();
+        assert_eq!(told, [(RTE_REJECTED, 55, UNKNOWN, 3), (RTE_DEAD, 0, DEAD, 0)]);
+        assert_eq!(end, DEAD);
+    }
+}
+
+#[test]
+fn who_says_dead_when_it_is_tried_alone_ends_the_engine() {
+    for (lanes, place) in LANES.into_iter().flat_map(|lanes| [(lanes, Place::Hot), (lanes, Place::Deferred)]) {
+        let stage = Stage::silent();
+        let host = started(stage, lanes);
+        assert_eq!(host.push(message(RTE_RESUME, 1), &[]), OK);
+        until(|| host.info().live == 2);
+        stage.order(place, Order::DieAlone);
+        until(|| host.info().health == DEAD);
+        let (outputs, end) = pop_all(&host);
+        let told: Vec<_> = outputs.iter().map(|output| (output.kind, output.status, output.stage)).collect();
+        let failed = (RTE_TICK_FAILED, FAILED, place.number());
+        let dead = (RTE_DEAD, DEAD, place.number());
+        assert!(told == [failed, failed, dead] || told == [failed, dead], "{told:?}");
+        assert_eq!(
+            outputs.iter().filter(|output| output.kind == RTE_TICK_FAILED).map(|output| output.dropped).sum::<u64>(),
+            2
+        );
+        assert_eq!(end, DEAD);
+    }
 }
 
 #[test]

@@ -280,6 +280,7 @@ impl Engine {
             serving.lock().abandon();
         }
         let panicked = Fault { stage: hook::NONE, status: Status::DEAD };
+        let result = result.map(|result| result.inspect_err(|_| driver.cohort.iter_mut().for_each(Cohort::last_words)));
         let result = result.unwrap_or(Err(panicked));
         driver.cohort.iter().for_each(|cohort| cohort.end_record(result.err()));
         if let Err(fault) = result {

@@ -37,6 +37,11 @@ impl Cohort {
         Ok(Progress::Done)
     }
 
+    /// Before a death is told: what happened until then is.
+    pub fn last_words(&mut self) {
+        self.herald.close();
+    }
+
     /// After a death: returns when no callback runs or will run. What was in flight is lost.
     pub fn halt(&mut self) {
         self.lanes.halt();
