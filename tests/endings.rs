@@ -204,6 +204,44 @@ fn who_says_dead_when_it_is_tried_alone_ends_the_engine() {
     }
 }
 
+/// Another lane's callback may never return; whoever drives and asks is told all the same.
+#[test]
+fn a_death_waits_for_nobody_else() {
+    for is_ticked in [false, true] {
+        let stage = Stage::silent();
+        let host = stage.engine(RTE_LANES_THREADS, options());
+        two_sessions(&host);
+        if is_ticked {
+            until(|| host.tick() == OK && host.info().live == 1);
+        } else {
+            start(&host);
+            until(|| host.info().live == 1);
+        }
+        host.pop_all(|_| ());
+        stage.order(Place::Encode, Order::Hang);
+        Place::Encode.provoke(&host);
+        until(|| {
+            assert!(!is_ticked || host.tick() == OK);
+            stage.hanging() == 1
+        });
+        let waiters = Waiters::new(host.engine);
+        // Session 1 goes on, so that HOT runs beside the encode of 2.
+        stage.order(Place::Hot, Order::Die);
+        assert_eq!(host.push(message(RTE_RESUME, 1), &[]), OK);
+        if is_ticked {
+            // SAFETY: the engine lives.
+            until(|| unsafe { rte_engine_tick(host.engine, 0) } == DEAD);
+        }
+        waiters.join(DEAD);
+        expect_dead(&host);
+        let (status, words) = stop_with_words(&host, 1_000_000);
+        assert!(status == TIMEOUT && words.contains("stage encode (first row 1)"), "{status} {words}");
+        drop(host); // at once
+        assert_eq!(stage.hanging(), 1);
+        stage.open();
+    }
+}
+
 #[test]
 fn a_stage_that_hangs_is_named_and_free_returns_at_once() {
     for (lanes, place) in LANES.into_iter().flat_map(|lanes| Place::ALL.map(|place| (lanes, place))) {

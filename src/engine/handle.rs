@@ -229,7 +229,7 @@ impl Engine {
             }
         });
         let result = self.shared.watch.driving(|| catch_unwind(body));
-        self.conclude(driver, result);
+        self.conclude(driver, result, Nanos::MAX);
     }
 
     fn open(&self, driver: &mut Driver) -> Result<(), Fault> {
@@ -274,8 +274,8 @@ impl Engine {
         serving.try_lock().filter(|serving| serving.is_open())
     }
 
-    /// The driving thread has nothing more to do.
-    fn conclude(&self, driver: &mut Driver, result: std::thread::Result<Result<(), Fault>>) {
+    /// The driving thread has nothing more to do. See `end`.
+    fn conclude(&self, driver: &mut Driver, result: std::thread::Result<Result<(), Fault>>, until: Nanos) -> bool {
         if let Some(serving) = &self.serving {
             serving.lock().abandon();
         }
@@ -287,17 +287,27 @@ impl Engine {
             self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
             let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
         }
+        self.end(driver, until)
+    }
+
+    /// Whether no callback runs or will run. Those that a death has left running are waited for until `until`.
+    fn end(&self, driver: &mut Driver, until: Nanos) -> bool {
         // The last callbacks; a panic there can end no more than this.
         let last = AssertUnwindSafe(|| {
-            if let (Some(_), Some(cohort)) = (self.death(), &mut driver.cohort) {
-                cohort.halt();
-            }
+            let is_over = match (self.death(), &mut driver.cohort) {
+                (Some(_), Some(cohort)) => cohort.halt(until),
+                _ => true,
+            };
             self.shared.hand_over();
+            is_over
         });
-        let _ = self.shared.watch.driving(|| catch_unwind(last));
+        if !self.shared.watch.driving(|| catch_unwind(last)).unwrap_or(true) {
+            return false;
+        }
         driver.has_ended = true;
         self.has_ended.store(true, Ordering::SeqCst);
         self.over.notify();
+        true
     }
 
     /// The engine is dead: pushes and waits say so, what was delivered can still be popped.
@@ -342,7 +352,7 @@ impl Engine {
             driver.cohort.as_mut().map_or(Ok(()), |cohort| replay(&self.shared, cohort, &tape))
         });
         let result = self.shared.watch.driving(|| catch_unwind(body));
-        self.conclude(driver, result);
+        self.conclude(driver, result, Nanos::MAX);
         drop(guard);
         self.open_result()?;
         match (tape.problem(), self.death()) {
@@ -389,11 +399,11 @@ impl Engine {
             Ok(Ok(progress)) => Ok(progress == Progress::Done),
             Ok(Err(fault)) => {
                 let failed_to_open = !driver.is_open;
-                self.conclude(driver, Ok(Err(fault)));
+                self.conclude(driver, Ok(Err(fault)), until);
                 Err(if failed_to_open { fault.status } else { Status::DEAD })
             }
             Err(panic) => {
-                self.conclude(driver, Err(panic));
+                self.conclude(driver, Err(panic), until);
                 Err(Status::DEAD)
             }
         }
@@ -453,6 +463,10 @@ impl Engine {
         if driver.has_ended {
             return Ok(true);
         }
+        let until = deadline.unwrap_or(Nanos::MAX);
+        if self.death().is_some() {
+            return Ok(self.end(driver, until));
+        }
         let body = AssertUnwindSafe(|| {
             let Some(cohort) = &mut driver.cohort else {
                 self.serving.iter().for_each(|serving| serving.lock().close());
@@ -471,14 +485,8 @@ impl Engine {
         });
         match self.shared.watch.driving(|| catch_unwind(body)) {
             Ok(Ok(false)) => Ok(false),
-            Ok(result) => {
-                self.conclude(driver, Ok(result.map(|_| ())));
-                Ok(true)
-            }
-            Err(panic) => {
-                self.conclude(driver, Err(panic));
-                Ok(true)
-            }
+            Ok(result) => Ok(self.conclude(driver, Ok(result.map(|_| ())), until)),
+            Err(panic) => Ok(self.conclude(driver, Err(panic), until)),
         }
     }
 

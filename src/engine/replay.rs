@@ -30,7 +30,7 @@ pub fn replay(shared: &Shared, cohort: &mut Cohort, tape: &Tape) -> Result<(), F
         progress?;
     }
     // It did not end by a stop: nothing runs any more all the same.
-    cohort.halt();
+    cohort.halt(Nanos::MAX);
     shared.outbox.end(Status::CLOSED, None);
     Ok(())
 }

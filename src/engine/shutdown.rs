@@ -30,7 +30,8 @@ impl Cohort {
             return self.busy();
         }
         self.check()?;
-        self.lanes.halt();
+        // Nothing runs any more.
+        self.lanes.halt(Nanos::MAX);
         self.publish();
         self.herald.close();
         self.shared.outbox.end(Status::CLOSED, None);
@@ -42,12 +43,16 @@ impl Cohort {
         self.herald.close();
     }
 
-    /// After a death: returns when no callback runs or will run. What was in flight is lost.
-    pub fn halt(&mut self) {
-        self.lanes.halt();
+    /// After a death: whether no callback runs or will run; waits for those that do until `until`. What was in flight is
+    /// lost.
+    pub fn halt(&mut self, until: Nanos) -> bool {
+        if !self.lanes.halt(until) {
+            return false;
+        }
         for flight in [self.previous.take(), self.current.take()].into_iter().flatten() {
             self.forfeit(&flight);
         }
+        true
     }
 
     /// Delivers what is in flight, and lets every encode end.

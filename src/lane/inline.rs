@@ -45,7 +45,9 @@ impl Lanes for InlineLanes {
         true
     }
 
-    fn halt(&mut self) {}
+    fn halt(&mut self, _: Nanos) -> bool {
+        true
+    }
 
     fn fault(&self) -> Option<Fault> {
         None

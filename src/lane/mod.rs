@@ -79,8 +79,8 @@ pub trait Lanes: Send {
         None
     }
 
-    /// Nothing more is to run: returns when no call runs or will run.
-    fn halt(&mut self);
+    /// Nothing more is to run. Whether no call runs or will run; waits for those that do until `until`.
+    fn halt(&mut self, until: Nanos) -> bool;
 
     /// What ended this backend: nothing more will come of it.
     fn fault(&self) -> Option<Fault>;

@@ -173,7 +173,9 @@ impl Lanes for StreamLanes {
         mark.map(|(_, mark)| mark.clone() as Arc<dyn Passage>)
     }
 
-    fn halt(&mut self) {}
+    fn halt(&mut self, _: Nanos) -> bool {
+        true
+    }
 
     fn fault(&self) -> Option<Fault> {
         self.fault

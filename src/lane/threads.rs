@@ -6,7 +6,7 @@
 //! stored after the batch was put into the ring, so whoever sees it finds the batch there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -49,6 +49,10 @@ struct Crew {
     target: Target,
     bell: Bell,
     closing: AtomicBool,
+    /// Threads that have not come to their end.
+    working: AtomicUsize,
+    /// Whoever waits for that sleeps here.
+    left: Wake,
 }
 
 /// See the module's comment.
@@ -78,7 +82,8 @@ impl ThreadLanes {
             passed: Wake::default(),
         };
         let posts = (0..2 + encodes).map(post).collect();
-        let crew = Arc::new(Crew { posts, target, bell, closing: AtomicBool::new(false) });
+        let (closing, working) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let crew = Arc::new(Crew { posts, target, bell, closing, working, left: Wake::default() });
         ThreadLanes { crew, threads: Vec::new(), plan, outstanding: Outstanding::default(), spin, spinning: None }
     }
 
@@ -122,7 +127,9 @@ impl Lanes for ThreadLanes {
             let (crew, plan, tell) = (self.crew.clone(), self.plan.clone(), tell.clone());
             let duty = if queue.at() < Queue::ENCODE.at() { Duty::Tick } else { Duty::Background };
             let thread = std::thread::Builder::new().name(format!("{} {suffix}", plan.name()));
+            let shift = Shift::begin(&self.crew);
             let spawned = thread.spawn(move || {
+                let _shift = shift;
                 let prepared = plan.prepare(duty);
                 // Nobody listens any more if another thread could not be made.
                 let _ = tell.send(prepared);
@@ -187,13 +194,18 @@ impl Lanes for ThreadLanes {
         post.passed.sleep(Some(until), || self.done(fence))
     }
 
-    fn halt(&mut self) {
+    fn halt(&mut self, until: Nanos) -> bool {
         self.crew.closing.store(true, Ordering::SeqCst);
         for post in &self.crew.posts {
             post.work.notify();
             post.passed.notify();
         }
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        let is_over = self.crew.left.sleep(Some(until), || self.crew.working.load(Ordering::SeqCst) == 0);
+        if is_over {
+            // They have done their last; what is left of them is their return.
+            self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        }
+        is_over
     }
 
     fn fault(&self) -> Option<Fault> {
@@ -207,7 +219,24 @@ impl Lanes for ThreadLanes {
 
 impl Drop for ThreadLanes {
     fn drop(&mut self) {
-        self.halt();
+        self.halt(Nanos::MAX);
+    }
+}
+
+/// One of the threads that work, until it is dropped.
+struct Shift(Arc<Crew>);
+
+impl Shift {
+    fn begin(crew: &Arc<Crew>) -> Shift {
+        crew.working.fetch_add(1, Ordering::SeqCst);
+        Shift(crew.clone())
+    }
+}
+
+impl Drop for Shift {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::SeqCst);
+        self.0.left.notify();
     }
 }
 

@@ -67,8 +67,8 @@ impl Lanes for TapedLanes {
         self.lanes.passage(fence)
     }
 
-    fn halt(&mut self) {
-        self.lanes.halt();
+    fn halt(&mut self, until: Nanos) -> bool {
+        self.lanes.halt(until)
     }
 
     fn fault(&self) -> Option<Fault> {

@@ -90,8 +90,8 @@ impl Lanes for TimedLanes {
         self.passed(fence)
     }
 
-    fn halt(&mut self) {
-        self.inner.halt();
+    fn halt(&mut self, until: Nanos) -> bool {
+        self.inner.halt(until)
     }
 
     fn fault(&self) -> Option<Fault> {

@@ -258,11 +258,12 @@ impl Lanes for SimLanes {
         Some(self.timeline.record(Mark { fence, number }))
     }
 
-    fn halt(&mut self) {
+    fn halt(&mut self, _: Nanos) -> bool {
         if self.lie.is_none() && self.jobs.iter().any(|jobs| !jobs.is_empty()) {
             self.world.lock().unwrap().violated(Violation::LeftAtHalt);
         }
         while self.step() {}
+        true
     }
 
     fn fault(&self) -> Option<Fault> {
