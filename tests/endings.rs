@@ -292,6 +292,29 @@ fn a_hang_in_the_detach_of_the_stop_itself_is_named_too() {
     }
 }
 
+/// It must not; what it leaves behind is dead, and can be stopped and freed.
+#[test]
+fn what_unwinds_out_of_a_callback_ends_the_engine_and_nothing_else() {
+    for (lanes, place) in LANES.into_iter().flat_map(|lanes| Place::ALL.map(|place| (lanes, place))) {
+        for is_ticked in [false, true] {
+            let stage = Stage::silent();
+            let host = if is_ticked { stage.engine(lanes, options()) } else { started(stage, lanes) };
+            if is_ticked {
+                two_sessions(&host);
+                until(|| host.tick() == OK && host.info().live == 1);
+            }
+            stage.order(place, Order::Unwind);
+            place.provoke(&host);
+            until(|| if is_ticked { host.tick() == DEAD } else { host.info().health == DEAD });
+            assert_eq!(stop(&host, FOR_EVER), OK, "{place:?} on lanes {lanes}, ticked: {is_ticked}");
+            let info = host.info();
+            assert_eq!((info.health, info.stalled_stage), (DEAD, RTE_STAGE_NONE));
+            let (outputs, end) = pop_all(&host);
+            assert_eq!((outputs.last().map(|output| output.kind), end), (Some(RTE_DEAD), DEAD));
+        }
+    }
+}
+
 /// A callback that the stop waits for comes to nothing.
 #[test]
 fn what_fails_while_it_is_being_stopped_is_told() {

@@ -42,22 +42,41 @@ impl Post {
         self.since.store(now, Ordering::Relaxed);
         // Release: who sees the stage sees its row and begin.
         self.stage.store(stage, Ordering::Release);
-        let result = self.driving(call);
-        self.stage.store(hook::NONE, Ordering::Release);
-        result
+        let _running = Running(self);
+        self.driving(call)
     }
 
     fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
         let outer = self.thread.swap(ThreadMark::current().number(), Ordering::Relaxed);
-        let result = call();
-        self.thread.store(outer, Ordering::Relaxed);
-        result
+        let _inside = Inside { post: self, outer };
+        call()
     }
 
     fn running(&self) -> Option<(u32, u32, Nanos)> {
         let stage = self.stage.load(Ordering::Acquire);
         let since = self.since.load(Ordering::Relaxed);
         (stage != hook::NONE).then(|| (stage, self.row.load(Ordering::Relaxed), real_now().saturating_sub(since)))
+    }
+}
+
+/// A stage until it returns, or unwinds.
+struct Running<'a>(&'a Post);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.stage.store(hook::NONE, Ordering::Release);
+    }
+}
+
+/// A thread in a post until it leaves, by unwinding too: its mark may be another thread's later.
+struct Inside<'a> {
+    post: &'a Post,
+    outer: usize,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.post.thread.store(self.outer, Ordering::Relaxed);
     }
 }
 

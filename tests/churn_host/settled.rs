@@ -41,8 +41,8 @@ impl Lanes for SettledLanes {
         self.passed(fence)
     }
 
-    fn halt(&mut self) {
-        self.0.halt();
+    fn halt(&mut self, until: Nanos) -> bool {
+        self.0.halt(until)
     }
 
     fn fault(&self) -> Option<Fault> {
