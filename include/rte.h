@@ -151,7 +151,8 @@ typedef struct CUevent_st *rte_event;
 /// A lane: finishes chunk N-1 meanwhile.
 #define RTE_DEFERRED 1
 
-/// A lane: digests changed heavy values of single rows, at low priority. Nobody else waits for it.
+/// A lane: digests changed heavy values of single rows, at low priority. Nobody else waits for it where lanes overlap; on
+/// inline lanes, where nothing does, everybody.
 #define RTE_ENCODE 2
 
 /// Element type of a key: bytes.
@@ -176,9 +177,11 @@ typedef struct CUevent_st *rte_event;
 #define RTE_MERGE_SUM 1
 
 /// Merge rule of a key: a step sees the bits of all values since the last step, then the newest (buttons: no tap is lost).
+/// A button stays down until a message says otherwise: push the levels, and tell presses by what was 0 before.
 #define RTE_MERGE_OR 2
 
-/// Flag of a key: a change goes through ENCODE; until it is applied the row sits out and the others go on.
+/// Flag of a key: a change goes through ENCODE; until it is applied the row sits out and the others go on. An ACTION that
+/// names heavy keys alone wants RTE_PARTIAL, or it lets go of the cheap ones.
 #define RTE_KEY_HEAVY 1
 
 /// As many keys as a model may have.
@@ -230,10 +233,11 @@ typedef struct CUevent_st *rte_event;
 /// Log level: sessions come and go.
 #define RTE_LOG_DEBUG 4
 
-/// Where stages run: CUDA if a device is there, else inline. In this version: inline.
+/// Where stages run: CUDA if a device is there, else inline. In this version: inline, where a slow encode holds everybody
+/// up: choose RTE_LANES_THREADS if yours are.
 #define RTE_LANES_AUTO 0
 
-/// Where stages run: at once, on the engine's thread.
+/// Where stages run: at once, on the engine's thread; nothing overlaps.
 #define RTE_LANES_INLINE 1
 
 /// Where stages run: on a thread for each lane, beside the engine's.
@@ -274,7 +278,7 @@ typedef struct CUevent_st *rte_event;
 /// ticks that start at once count as late.
 #define RTE_CATCH_UP 1
 
-/// Flag of options: commit every row's output buffers at rte_engine_new, not at the row's first attach.
+/// Flag of options: commit every row's output buffers at rte_engine_new, so that no join costs a frame.
 #define RTE_PREFAULT 1
 
 /// State of a session: waits for its seed, or for its row.
@@ -429,8 +433,16 @@ typedef struct rte_batch {
 ///
 /// Returns RTE_OK when the work is done or enqueued on `stream`; RTE_ERR_DEAD ends the engine; anything else fails the
 /// whole batch. A model whose state is then still that of before says so with RTE_MODEL_RETRY_SAFE: ages and accumulated
-/// values stay, and the next tick is the retry. Never two at once on one lane (ENCODE with
-/// options.encode_lanes > 1: never for one row); different lanes may overlap.
+/// values stay, and the next tick is the retry.
+///
+/// Never two at once on one lane (ENCODE with options.encode_lanes > 1: never for one row); different lanes overlap. What
+/// of your state each may touch without a lock of yours:
+/// - HOT, of its rows: HOT state and latent[slot]; it may read what ENCODE left.
+/// - DEFERRED: latent[slot] and decoder state; it may read what ENCODE left.
+/// - ENCODE: conditioning state. No HOT or DEFERRED of a row runs beside an ENCODE of the same row.
+/// - seed and detach: all of the row. Nothing else of the row runs beside them.
+///
+/// What rows share (scratch, weights that change) is one lane's, or needs a lock. Seeds aside run on ENCODE.
 ///
 /// Threads: the engine's; stages, seed and detach with RTE_LANES_THREADS: the lane's own. Callbacks: may call what says so.
 /// Must not throw: a C++ exception that leaves it ends the process.
@@ -593,7 +605,7 @@ typedef struct rte_output {
     uint64_t tick;
     /// RTE_CHUNK: the newest ACTION that it takes into account, 0 before the first of a life. Notices: of the message.
     uint64_t tag;
-    /// The message whose heavy values are the applied ones; 0: none had any.
+    /// The tag of the message (an ATTACH or RESET, too) whose heavy values are the applied ones; 0: none had any.
     uint64_t heavy_tag;
     /// When HOT was issued, in nanoseconds of the engine's clock.
     uint64_t start_ns;
@@ -643,7 +655,8 @@ typedef struct rte_engine_options {
     /// Room for copied values larger than 192 bytes a message; 0 = 4 MiB; at most 512 MiB. Made larger where it could not
     /// hold four messages.
     uint64_t inbox_bytes;
-    /// Chunks per session; at most 4096; 0 = 4.
+    /// Chunks per session; at most 4096; 0 = 4. A session has outbox_depth + held_max + pipeline depth buffers of
+    /// model.chunk_bytes (`session_bytes` in info), allocated and touched on the engine's thread when a row is first used.
     uint32_t outbox_depth;
     /// Outputs of one session that a consumer may hold at once; at most 4096; 0 = 2.
     uint32_t held_max;
@@ -808,7 +821,7 @@ typedef struct rte_engine_info {
     uint64_t late_ns_p99;
     /// See late_ns_p50.
     uint64_t late_ns_max;
-    /// By lane: a batch's work.
+    /// By lane: a batch's work, from the first stage's begin to the end of what it enqueued; seeds are not in it.
     uint64_t lane_ns_p50[3];
     /// See lane_ns_p50.
     uint64_t lane_ns_p99[3];
@@ -820,7 +833,7 @@ typedef struct rte_engine_info {
     uint64_t inbox_ns_p99;
     /// See inbox_ns_p50.
     uint64_t inbox_ns_max;
-    /// From the push of an ACTION until the first chunk that takes it into account.
+    /// From the push of an ACTION until the first chunk that takes it into account goes into the outbox.
     uint64_t action_ns_p50;
     /// See action_ns_p50.
     uint64_t action_ns_p99;
@@ -851,7 +864,7 @@ typedef struct rte_session_info {
     uint64_t age;
     /// The newest ACTION.
     uint64_t tag;
-    /// The message whose heavy values are the applied ones; 0: none had any.
+    /// The tag of the message (an ATTACH or RESET, too) whose heavy values are the applied ones; 0: none had any.
     uint64_t heavy_tag;
     /// Chunks in the outbox.
     uint64_t queued;
@@ -1079,7 +1092,8 @@ RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns
 /// Threads: model.serve's. Callbacks: model.serve alone.
 RTE_API rte_status rte_outbox_push(struct rte_engine *engine, const struct rte_output *output);
 
-/// What is known of the engine now. Writes `info->struct_size` bytes.
+/// What is known of the engine now. Writes `info->struct_size` bytes. Takes some microseconds and disturbs nobody: fit for
+/// each frame.
 ///
 /// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
 /// Threads: any. Callbacks: may be called in any.

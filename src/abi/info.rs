@@ -82,7 +82,7 @@ pub struct rte_engine_info {
     pub late_ns_p99: u64,
     /// See late_ns_p50.
     pub late_ns_max: u64,
-    /// By lane: a batch's work.
+    /// By lane: a batch's work, from the first stage's begin to the end of what it enqueued; seeds are not in it.
     pub lane_ns_p50: [u64; 3],
     /// See lane_ns_p50.
     pub lane_ns_p99: [u64; 3],
@@ -94,7 +94,7 @@ pub struct rte_engine_info {
     pub inbox_ns_p99: u64,
     /// See inbox_ns_p50.
     pub inbox_ns_max: u64,
-    /// From the push of an ACTION until the first chunk that takes it into account.
+    /// From the push of an ACTION until the first chunk that takes it into account goes into the outbox.
     pub action_ns_p50: u64,
     /// See action_ns_p50.
     pub action_ns_p99: u64,
@@ -138,7 +138,7 @@ pub struct rte_session_info {
     pub age: u64,
     /// The newest ACTION.
     pub tag: u64,
-    /// The message whose heavy values are the applied ones; 0: none had any.
+    /// The tag of the message (an ATTACH or RESET, too) whose heavy values are the applied ones; 0: none had any.
     pub heavy_tag: u64,
     /// Chunks in the outbox.
     pub queued: u64,
@@ -152,7 +152,8 @@ pub struct rte_session_info {
     pub ticks_out: u64,
 }
 
-/// What is known of the engine now. Writes `info->struct_size` bytes.
+/// What is known of the engine now. Writes `info->struct_size` bytes. Takes some microseconds and disturbs nobody: fit for
+/// each frame.
 ///
 /// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
 /// Threads: any. Callbacks: may be called in any.

@@ -88,8 +88,16 @@ pub struct rte_batch {
 ///
 /// Returns RTE_OK when the work is done or enqueued on `stream`; RTE_ERR_DEAD ends the engine; anything else fails the
 /// whole batch. A model whose state is then still that of before says so with RTE_MODEL_RETRY_SAFE: ages and accumulated
-/// values stay, and the next tick is the retry. Never two at once on one lane (ENCODE with
-/// options.encode_lanes > 1: never for one row); different lanes may overlap.
+/// values stay, and the next tick is the retry.
+///
+/// Never two at once on one lane (ENCODE with options.encode_lanes > 1: never for one row); different lanes overlap. What
+/// of your state each may touch without a lock of yours:
+/// - HOT, of its rows: HOT state and latent[slot]; it may read what ENCODE left.
+/// - DEFERRED: latent[slot] and decoder state; it may read what ENCODE left.
+/// - ENCODE: conditioning state. No HOT or DEFERRED of a row runs beside an ENCODE of the same row.
+/// - seed and detach: all of the row. Nothing else of the row runs beside them.
+///
+/// What rows share (scratch, weights that change) is one lane's, or needs a lock. Seeds aside run on ENCODE.
 ///
 /// Threads: the engine's; stages, seed and detach with RTE_LANES_THREADS: the lane's own. Callbacks: may call what says so.
 /// Must not throw: a C++ exception that leaves it ends the process.
@@ -100,7 +108,8 @@ pub type rte_stage_fn =
 pub const RTE_HOT: u32 = 0;
 /// A lane: finishes chunk N-1 meanwhile.
 pub const RTE_DEFERRED: u32 = 1;
-/// A lane: digests changed heavy values of single rows, at low priority. Nobody else waits for it.
+/// A lane: digests changed heavy values of single rows, at low priority. Nobody else waits for it where lanes overlap; on
+/// inline lanes, where nothing does, everybody.
 pub const RTE_ENCODE: u32 = 2;
 
 /// One stage. Stages of a lane run in the order of the array, as one unit: if one fails, the batch has failed. A record:
@@ -136,9 +145,11 @@ pub const RTE_MERGE_LATEST: u32 = 0;
 /// Merge rule of a key: a step sees the sum of all values since the last step, then 0 (mouse deltas). I64 saturates.
 pub const RTE_MERGE_SUM: u32 = 1;
 /// Merge rule of a key: a step sees the bits of all values since the last step, then the newest (buttons: no tap is lost).
+/// A button stays down until a message says otherwise: push the levels, and tell presses by what was 0 before.
 pub const RTE_MERGE_OR: u32 = 2;
 
-/// Flag of a key: a change goes through ENCODE; until it is applied the row sits out and the others go on.
+/// Flag of a key: a change goes through ENCODE; until it is applied the row sits out and the others go on. An ACTION that
+/// names heavy keys alone wants RTE_PARTIAL, or it lets go of the cheap ones.
 pub const RTE_KEY_HEAVY: u32 = 1;
 
 /// One key of the conditioning. A record: 32 bytes.

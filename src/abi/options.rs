@@ -14,9 +14,10 @@ use crate::queue::{Limits, MAX_BYTES, Policy};
 use crate::time::Overrun;
 use crate::word::Status;
 
-/// Where stages run: CUDA if a device is there, else inline. In this version: inline.
+/// Where stages run: CUDA if a device is there, else inline. In this version: inline, where a slow encode holds everybody
+/// up: choose RTE_LANES_THREADS if yours are.
 pub const RTE_LANES_AUTO: u32 = 0;
-/// Where stages run: at once, on the engine's thread.
+/// Where stages run: at once, on the engine's thread; nothing overlaps.
 pub const RTE_LANES_INLINE: u32 = 1;
 /// Where stages run: on a thread for each lane, beside the engine's.
 pub const RTE_LANES_THREADS: u32 = 2;
@@ -49,7 +50,7 @@ pub const RTE_SKIP: u32 = 0;
 /// ticks that start at once count as late.
 pub const RTE_CATCH_UP: u32 = 1;
 
-/// Flag of options: commit every row's output buffers at rte_engine_new, not at the row's first attach.
+/// Flag of options: commit every row's output buffers at rte_engine_new, so that no join costs a frame.
 pub const RTE_PREFAULT: u32 = 1;
 
 /// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
@@ -139,7 +140,8 @@ pub struct rte_engine_options {
     /// Room for copied values larger than 192 bytes a message; 0 = 4 MiB; at most 512 MiB. Made larger where it could not
     /// hold four messages.
     pub inbox_bytes: u64,
-    /// Chunks per session; at most 4096; 0 = 4.
+    /// Chunks per session; at most 4096; 0 = 4. A session has outbox_depth + held_max + pipeline depth buffers of
+    /// model.chunk_bytes (`session_bytes` in info), allocated and touched on the engine's thread when a row is first used.
     pub outbox_depth: u32,
     /// Outputs of one session that a consumer may hold at once; at most 4096; 0 = 2.
     pub held_max: u32,

@@ -50,7 +50,7 @@ pub struct rte_output {
     pub tick: u64,
     /// RTE_CHUNK: the newest ACTION that it takes into account, 0 before the first of a life. Notices: of the message.
     pub tag: u64,
-    /// The message whose heavy values are the applied ones; 0: none had any.
+    /// The tag of the message (an ATTACH or RESET, too) whose heavy values are the applied ones; 0: none had any.
     pub heavy_tag: u64,
     /// When HOT was issued, in nanoseconds of the engine's clock.
     pub start_ns: u64,
