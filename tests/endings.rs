@@ -7,7 +7,6 @@ mod host;
 
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
 use driver::*;
@@ -148,18 +147,6 @@ fn what_was_delivered_before_the_death_stays_to_be_popped() {
     }
 }
 
-/// What info says while it hangs, then what a stop says.
-fn expect_stalled(host: &Host, place: Place) {
-    until(|| host.info().stalled_stage == place.number());
-    let info = host.info();
-    let row = place.row();
-    assert_eq!((info.health, info.stalled_stage, info.stalled_row), (TIMEOUT, place.number(), row), "{place:?}");
-    let (status, words) = stop_with_words(host, 1_000_000);
-    let named = format!("stage {} (first row {row})", place.name());
-    assert!(status == TIMEOUT && words.contains(&named), "{place:?}: {status} {words}");
-    assert_eq!(host.info().stalled_stage, place.number());
-}
-
 #[test]
 fn notices_of_the_tick_that_kills_come_before_the_death() {
     for lanes in LANES {
@@ -178,28 +165,6 @@ fn notices_of_the_tick_that_kills_come_before_the_death() {
         let told: Vec<_> =
             outputs.iter().map(|output| (output.kind, output.session, output.status, output.dropped)).collect();
         assert_eq!(told, [(RTE_REJECTED, 55, UNKNOWN, 3), (RTE_DEAD, 0, DEAD, 0)]);
-        assert_eq!(end, DEAD);
-    }
-}
-
-#[test]
-fn who_says_dead_when_it_is_tried_alone_ends_the_engine() {
-    for (lanes, place) in LANES.into_iter().flat_map(|lanes| [(lanes, Place::Hot), (lanes, Place::Deferred)]) {
-        let stage = Stage::silent();
-        let host = started(stage, lanes);
-        assert_eq!(host.push(message(RTE_RESUME, 1), &[]), OK);
-        until(|| host.info().live == 2);
-        stage.order(place, Order::DieAlone);
-        until(|| host.info().health == DEAD);
-        let (outputs, end) = pop_all(&host);
-        let told: Vec<_> = outputs.iter().map(|output| (output.kind, output.status, output.stage)).collect();
-        let failed = (RTE_TICK_FAILED, FAILED, place.number());
-        let dead = (RTE_DEAD, DEAD, place.number());
-        assert!(told == [failed, failed, dead] || told == [failed, dead], "{told:?}");
-        assert_eq!(
-            outputs.iter().filter(|output| output.kind == RTE_TICK_FAILED).map(|output| output.dropped).sum::<u64>(),
-            2
-        );
         assert_eq!(end, DEAD);
     }
 }
@@ -240,6 +205,63 @@ fn a_death_waits_for_nobody_else() {
         assert_eq!(stage.hanging(), 1);
         stage.open();
     }
+}
+
+#[test]
+fn who_says_dead_when_it_is_tried_alone_ends_the_engine() {
+    for (lanes, place) in LANES.into_iter().flat_map(|lanes| [(lanes, Place::Hot), (lanes, Place::Deferred)]) {
+        let stage = Stage::silent();
+        let host = started(stage, lanes);
+        assert_eq!(host.push(message(RTE_RESUME, 1), &[]), OK);
+        until(|| host.info().live == 2);
+        stage.order(place, Order::DieAlone);
+        until(|| host.info().health == DEAD);
+        let (outputs, end) = pop_all(&host);
+        let told: Vec<_> = outputs.iter().map(|output| (output.kind, output.status, output.stage)).collect();
+        let failed = (RTE_TICK_FAILED, FAILED, place.number());
+        let dead = (RTE_DEAD, DEAD, place.number());
+        assert!(told == [failed, failed, dead] || told == [failed, dead], "{told:?}");
+        assert_eq!(
+            outputs.iter().filter(|output| output.kind == RTE_TICK_FAILED).map(|output| output.dropped).sum::<u64>(),
+            2
+        );
+        assert_eq!(end, DEAD);
+    }
+}
+
+/// It must not; what it leaves behind is dead, and can be stopped and freed.
+#[test]
+fn what_unwinds_out_of_a_callback_ends_the_engine_and_nothing_else() {
+    for (lanes, place) in LANES.into_iter().flat_map(|lanes| Place::ALL.map(|place| (lanes, place))) {
+        for is_ticked in [false, true] {
+            let stage = Stage::silent();
+            let host = if is_ticked { stage.engine(lanes, options()) } else { started(stage, lanes) };
+            if is_ticked {
+                two_sessions(&host);
+                until(|| host.tick() == OK && host.info().live == 1);
+            }
+            stage.order(place, Order::Unwind);
+            place.provoke(&host);
+            until(|| if is_ticked { host.tick() == DEAD } else { host.info().health == DEAD });
+            assert_eq!(stop(&host, FOR_EVER), OK, "{place:?} on lanes {lanes}, ticked: {is_ticked}");
+            let info = host.info();
+            assert_eq!((info.health, info.stalled_stage), (DEAD, RTE_STAGE_NONE));
+            let (outputs, end) = pop_all(&host);
+            assert_eq!((outputs.last().map(|output| output.kind), end), (Some(RTE_DEAD), DEAD));
+        }
+    }
+}
+
+/// What info says while it hangs, then what a stop says.
+fn expect_stalled(host: &Host, place: Place) {
+    until(|| host.info().stalled_stage == place.number());
+    let info = host.info();
+    let row = place.row();
+    assert_eq!((info.health, info.stalled_stage, info.stalled_row), (TIMEOUT, place.number(), row), "{place:?}");
+    let (status, words) = stop_with_words(host, 1_000_000);
+    let named = format!("stage {} (first row {row})", place.name());
+    assert!(status == TIMEOUT && words.contains(&named), "{place:?}: {status} {words}");
+    assert_eq!(host.info().stalled_stage, place.number());
 }
 
 #[test]
@@ -292,26 +314,37 @@ fn a_hang_in_the_detach_of_the_stop_itself_is_named_too() {
     }
 }
 
-/// It must not; what it leaves behind is dead, and can be stopped and freed.
+/// What can be popped is waited for no longer, also where the tick that told it never ends.
 #[test]
-fn what_unwinds_out_of_a_callback_ends_the_engine_and_nothing_else() {
+fn a_waiter_is_woken_while_a_stage_hangs() {
     for (lanes, place) in LANES.into_iter().flat_map(|lanes| Place::ALL.map(|place| (lanes, place))) {
-        for is_ticked in [false, true] {
-            let stage = Stage::silent();
-            let host = if is_ticked { stage.engine(lanes, options()) } else { started(stage, lanes) };
-            if is_ticked {
-                two_sessions(&host);
-                until(|| host.tick() == OK && host.info().live == 1);
-            }
-            stage.order(place, Order::Unwind);
-            place.provoke(&host);
-            until(|| if is_ticked { host.tick() == DEAD } else { host.info().health == DEAD });
-            assert_eq!(stop(&host, FOR_EVER), OK, "{place:?} on lanes {lanes}, ticked: {is_ticked}");
-            let info = host.info();
-            assert_eq!((info.health, info.stalled_stage), (DEAD, RTE_STAGE_NONE));
-            let (outputs, end) = pop_all(&host);
-            assert_eq!((outputs.last().map(|output| output.kind), end), (Some(RTE_DEAD), DEAD));
-        }
+        let stage = Stage::talking();
+        let host = stage.engine(lanes, options());
+        two_sessions(&host);
+        until(|| host.tick() == OK && host.info().live == 1);
+        host.pop_all(|_| ());
+        let waiters = Waiters::new(host.engine);
+        stage.order(place, Order::Hang);
+        assert_eq!(host.push(message(RTE_DETACH, 1), &[]), OK);
+        place.provoke(&host);
+        let engine = host.engine.expose_provenance();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let engine = std::ptr::with_exposed_provenance_mut(engine);
+                // SAFETY: the engine is ticked by this thread alone, and lives until it is done.
+                until(|| unsafe { rte_engine_tick(engine, FOR_EVER) == OK } && stage.is_open());
+            });
+            until(|| stage.hanging() == 1);
+            println!("{place:?} on lanes {lanes}");
+            let detached = (RTE_DETACHED, 1, OK, RTE_STAGE_NONE);
+            until(|| waiters.popped().contains(&detached));
+            let has_chunk = || waiters.popped().iter().any(|(kind, ..)| *kind == RTE_CHUNK);
+            until(|| place != Place::Finalize || has_chunk());
+            assert_eq!(stage.hanging(), 1);
+            stage.open();
+        });
+        assert_eq!(stop(&host, FOR_EVER), OK);
+        waiters.join(CLOSED);
     }
 }
 
@@ -545,23 +578,19 @@ fn a_stop_does_not_wait_for_what_a_consumer_holds() {
     }
 }
 
-/// Four stops at once, from threads of their own, of which each says when it is over.
 #[test]
 fn stops_from_many_threads_all_return() {
     for lanes in LANES {
         let host = started(Stage::talking(), lanes);
         let engine = host.engine.expose_provenance();
-        let over = AtomicI64::new(0);
+        let stop = || {
+            let engine = std::ptr::with_exposed_provenance_mut(engine);
+            // SAFETY: the engine lives until all have returned.
+            unsafe { rte_engine_stop(engine, FOR_EVER, std::ptr::null_mut()) }
+        };
         std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let engine = std::ptr::with_exposed_provenance_mut(engine);
-                    // SAFETY: the engine lives until all have returned.
-                    assert_eq!(unsafe { rte_engine_stop(engine, FOR_EVER, std::ptr::null_mut()) }, OK);
-                    over.fetch_add(1, SeqCst);
-                });
-            }
+            let stops = [0; 4].map(|_| scope.spawn(stop));
+            assert_eq!(stops.map(|stop| stop.join().unwrap()), [OK; 4]);
         });
-        assert_eq!(over.load(SeqCst), 4);
     }
 }

@@ -193,6 +193,8 @@ impl Cohort {
         }
         batch.seal(&mut self.store);
         let first = Row(batch.first_row());
+        // It may never return, and the chunks are there.
+        self.shared.outbox.wake_consumers();
         if let Err(fault) = self.target.call(None, Call::Finalize, &mut batch, RawStream::default(), real_now()) {
             self.batch_failed(fault, first);
         }

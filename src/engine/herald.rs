@@ -42,12 +42,15 @@ impl Herald {
         }
     }
 
-    /// Queues a notice that its life has paid for.
+    /// Queues a notice that its life has paid for. Consumers are woken at once: whatever is called next in this tick may
+    /// never return.
     pub fn tell(&mut self, notice: Notice) {
         if !self.backlog.is_empty() {
-            self.backlog.push_back(notice);
-        } else if let Err(notice) = self.outbox.notify(notice) {
-            self.backlog.push_back(notice);
+            return self.backlog.push_back(notice);
+        }
+        match self.outbox.notify(notice) {
+            Ok(()) => self.outbox.wake_consumers(),
+            Err(notice) => self.backlog.push_back(notice),
         }
     }
 

@@ -343,7 +343,7 @@ impl Outbox {
         self.stirred.load(Ordering::SeqCst)
     }
 
-    /// Wakes consumers that wait or poll. Called once after all pushes of a tick.
+    /// Wakes consumers that wait or poll. Called after a notice, and once after all chunks of a tick.
     pub fn wake_consumers(&self) {
         // `notify` begins with a SeqCst fence: what was pushed comes before the look at who is armed.
         self.consumers.notify();
