@@ -1,105 +1,18 @@
-//! How an engine ends: a stage that says DEAD, one that never returns, and a stop at a bad time. Whoever waits is woken,
-//! what was delivered can be popped, info says why, and nothing that is called waits for what will not come.
+//! An engine that dies, or of which a callback never returns: whoever waits is woken, what was delivered can be popped, info
+//! says why, and nothing that is called waits for what will not come.
 
 mod driver;
 mod endings_host;
 mod host;
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use driver::*;
+use endings_host::host::*;
 use endings_host::{FAILED, LANES, Order, Place, Stage, Waiters};
 use host::device::Device;
-
-const OK: i32 = 0;
-const AGAIN: i32 = rte_status_code::RTE_AGAIN as i32;
-const TIMEOUT: i32 = rte_status_code::RTE_TIMEOUT as i32;
-const CLOSED: i32 = rte_status_code::RTE_CLOSED as i32;
-const STATE: i32 = rte_status_code::RTE_ERR_STATE as i32;
-const DEAD: i32 = rte_status_code::RTE_ERR_DEAD as i32;
-const UNKNOWN: i32 = rte_status_code::RTE_ERR_UNKNOWN as i32;
-const FOR_EVER: u64 = u64::MAX;
-
-fn start(host: &Host) {
-    // SAFETY: the engine lives.
-    assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, OK);
-}
-
-fn stop(host: &Host, timeout_ns: u64) -> i32 {
-    stop_with_words(host, timeout_ns).0
-}
-
-fn stop_with_words(host: &Host, timeout_ns: u64) -> (i32, String) {
-    let mut error: rte_error = zeroed();
-    // SAFETY: the engine lives; the message is NUL-terminated, whether it was written or is zero.
-    unsafe {
-        let status = rte_engine_stop(host.engine, timeout_ns, &mut error);
-        (status, CStr::from_ptr(error.message.as_ptr()).to_string_lossy().into_owned())
-    }
-}
-
-fn pop(host: &Host) -> Result<rte_output, i32> {
-    let mut output = zeroed();
-    // SAFETY: the engine lives; what was popped is copied, then released.
-    unsafe {
-        let status = rte_outbox_pop(host.engine, &mut output);
-        let copy = output;
-        rte_output_release(&mut output, std::ptr::null_mut());
-        if status == OK { Ok(copy) } else { Err(status) }
-    }
-}
-
-/// All that is left, and how it ends.
-fn pop_all(host: &Host) -> (Vec<rte_output>, i32) {
-    let mut outputs = vec![];
-    loop {
-        match pop(host) {
-            Ok(output) => outputs.push(output),
-            Err(status) => return (outputs, status),
-        }
-    }
-}
-
-fn wait(host: &Host) -> i32 {
-    // SAFETY: the engine lives.
-    unsafe { rte_outbox_wait(host.engine, FOR_EVER) }
-}
-
-fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        std::thread::yield_now();
-    }
-}
-
-/// Session 1 is paused in row 0, session 2 steps in row 1.
-fn two_sessions(host: &Host) {
-    for (kind, session) in [(RTE_ATTACH, 1), (RTE_PAUSE, 1), (RTE_ATTACH, 2)] {
-        assert_eq!(host.push(message(kind, session), &[]), OK);
-    }
-}
-
-/// An engine of its own thread with them, of which nothing is left to pop.
-fn started(stage: &'static Stage, lanes: u32) -> Host {
-    let host = stage.engine(lanes, options());
-    start(&host);
-    two_sessions(&host);
-    until(|| host.info().attached == 2 && host.info().paused == 1 && host.info().pending == 0);
-    until(|| {
-        host.pop_all(|_| ());
-        pop(&host).is_err()
-    });
-    host
-}
-
-/// It is dead, and whoever asks is told so.
-fn expect_dead(host: &Host) {
-    assert_eq!(pop(host).err(), Some(DEAD));
-    assert_eq!(wait(host), DEAD);
-    assert_eq!(host.push(message(RTE_ATTACH, 7), &[]), DEAD);
-    assert_eq!(host.info().health, DEAD);
-}
 
 #[test]
 fn when_a_stage_returns_dead_three_waiters_return_and_everything_says_so() {
@@ -296,24 +209,6 @@ fn a_stage_that_hung_for_a_while_is_forgotten_and_the_stop_goes_on() {
     }
 }
 
-#[test]
-fn a_hang_in_the_detach_of_the_stop_itself_is_named_too() {
-    for lanes in LANES {
-        let stage = Stage::silent();
-        let host = started(stage, lanes);
-        stage.order(Place::Detach, Order::Hang);
-        assert_eq!(stop(&host, 0), TIMEOUT);
-        until(|| stage.hanging() == 1);
-        // Of both sessions, the first.
-        until(|| host.info().stalled_stage == RTE_STAGE_DETACH);
-        assert_eq!(host.info().stalled_row, 0);
-        let (status, words) = stop_with_words(&host, 1_000_000);
-        assert!(status == TIMEOUT && words.contains("stage detach (first row 0)"), "{words}");
-        drop(host);
-        stage.open();
-    }
-}
-
 /// What can be popped is waited for no longer, also where the tick that told it never ends.
 #[test]
 fn a_waiter_is_woken_while_a_stage_hangs() {
@@ -345,40 +240,6 @@ fn a_waiter_is_woken_while_a_stage_hangs() {
         });
         assert_eq!(stop(&host, FOR_EVER), OK);
         waiters.join(CLOSED);
-    }
-}
-
-/// A callback that the stop waits for comes to nothing.
-#[test]
-fn what_fails_while_it_is_being_stopped_is_told() {
-    let places = Place::ALL.into_iter().filter(|place| *place != Place::Ready);
-    for (place, lanes) in places.flat_map(|place| LANES.map(|lanes| (place, lanes))) {
-        for status in [FAILED, DEAD] {
-            let stage = Stage::silent();
-            let host = started(stage, lanes);
-            stage.order(place, Order::HangThen(status));
-            place.provoke(&host);
-            until(|| stage.hanging() == 1);
-            assert_eq!(stop(&host, 1_000_000), TIMEOUT);
-            stage.open();
-            assert_eq!(stop(&host, FOR_EVER), OK);
-            let (outputs, end) = pop_all(&host);
-            let name = format!("{place:?} on lanes {lanes}, {status}");
-            if status == DEAD {
-                let last = outputs.last().unwrap();
-                assert_eq!((last.kind, last.stage, end), (RTE_DEAD, place.number(), DEAD), "{name}");
-                continue;
-            }
-            assert_eq!(end, CLOSED, "{name}");
-            let failed = outputs.iter().filter(|output| output.kind == RTE_TICK_FAILED);
-            assert!(failed.clone().all(|output| (output.stage, output.status) == (place.number(), FAILED)), "{name}");
-            assert_eq!(failed.map(|output| output.dropped).sum::<u64>(), host.info().failed_ticks, "{name}");
-            assert!(host.info().failed_ticks > 0, "{name}");
-            let ends = outputs.iter().filter(|output| matches!(output.kind, RTE_DETACHED | RTE_REJECTED));
-            let mut ends: Vec<u64> = ends.map(|output| output.session).collect();
-            ends.sort();
-            assert_eq!(ends, if place == Place::Seed { vec![1, 2, 3] } else { vec![1, 2] }, "{name}");
-        }
     }
 }
 
@@ -456,141 +317,6 @@ fn who_runs_an_engine_that_hangs_is_stopped_from_elsewhere() {
             drop(host);
             stage.open();
             assert_eq!(run.join().unwrap(), OK);
-        });
-    }
-}
-
-#[test]
-fn a_stop_wakes_three_waiters() {
-    for lanes in LANES {
-        let host = started(Stage::silent(), lanes);
-        let waiters = Waiters::new(host.engine);
-        assert_eq!(stop(&host, FOR_EVER), OK);
-        let mut popped = waiters.join(CLOSED);
-        popped.sort();
-        assert_eq!(popped, [1, 2].map(|session| (RTE_DETACHED, session, CLOSED, RTE_STAGE_NONE)));
-    }
-}
-
-/// Idle in each way that there is.
-#[test]
-fn an_idle_engine_stops_whatever_it_is_idle_for() {
-    type Idle = (&'static str, fn(&Host, &Stage));
-    let ways: [Idle; 5] = [
-        ("nobody", |_, _| ()),
-        ("a paused session", |host, _| {
-            assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), OK);
-            assert_eq!(host.push(message(RTE_PAUSE, 1), &[]), OK);
-            until(|| host.info().paused == 1 && host.info().pending == 0);
-        }),
-        ("a gated session", |host, stage| {
-            stage.order(Place::Ready, Order::NotYet);
-            assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), OK);
-            until(|| host.info().pending == 1);
-        }),
-        ("a quarantined session", |host, stage| {
-            stage.order(Place::Hot, Order::FailRows);
-            assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), OK);
-            until(|| host.info().quarantined == 1);
-        }),
-        ("a draining session whose consumer is gone", |host, _| {
-            assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), OK);
-            until(|| host.info().chunks > 0);
-            assert_eq!(host.push(rte_message { flags: RTE_DRAIN, ..message(RTE_DETACH, 1) }, &[]), OK);
-            until(|| host.info().live == 0);
-        }),
-    ];
-    for (lanes, rate) in LANES.into_iter().flat_map(|lanes| [(lanes, 0), (lanes, 200)]) {
-        for (name, way) in ways {
-            println!("lanes {lanes}, rate {rate}: {name}");
-            let stage = Stage::talking();
-            let host = stage.engine_at(rate, lanes, options());
-            start(&host);
-            way(&host, stage);
-            assert_eq!(stop(&host, FOR_EVER), OK);
-            assert_eq!(stop(&host, FOR_EVER), OK, "again");
-            assert_eq!(pop_all(&host).1, CLOSED);
-        }
-        let host = Stage::silent().engine_at(rate, lanes, options());
-        assert_eq!(stop(&host, FOR_EVER), OK, "never driven");
-        assert_eq!(pop(&host).err(), Some(CLOSED));
-    }
-}
-
-#[test]
-fn a_stop_with_full_outboxes_and_no_consumer_ends_and_all_stays_to_be_popped() {
-    const DEPTH: u64 = 3;
-    for (lanes, policy) in LANES.into_iter().flat_map(|lanes| [(lanes, RTE_DROP_OLDEST), (lanes, RTE_DROP_NEWEST)]) {
-        let stage = Stage::talking();
-        let host =
-            stage.engine(lanes, rte_engine_options { outbox_depth: DEPTH as u32, outbox_policy: policy, ..options() });
-        start(&host);
-        for session in 1..=4 {
-            assert_eq!(host.push(message(RTE_ATTACH, session), &[]), OK);
-        }
-        // One leaves when its last chunk was popped, which it never is.
-        until(|| host.info().dropped >= 40);
-        assert_eq!(host.push(rte_message { flags: RTE_DRAIN, tag: 7, ..message(RTE_DETACH, 4) }, &[]), OK);
-        until(|| host.info().live == 3);
-        assert_eq!(stop(&host, FOR_EVER), OK);
-        let (outputs, end) = pop_all(&host);
-        assert_eq!(end, CLOSED);
-        for session in 1..=4 {
-            let own: Vec<_> = outputs.iter().filter(|output| output.session == session).collect();
-            let kinds: Vec<u32> = own.iter().map(|output| output.kind).collect();
-            assert_eq!(kinds, [RTE_ATTACHED, RTE_CHUNK, RTE_CHUNK, RTE_CHUNK, RTE_DETACHED], "session {session}");
-            let last = own.last().unwrap();
-            assert_eq!((last.status, last.tag), if session == 4 { (OK, 7) } else { (CLOSED, 0) });
-        }
-        let info = host.info();
-        assert_eq!(info.chunks, info.dropped + 4 * DEPTH, "each chunk that was made is accounted for");
-    }
-}
-
-/// Outputs in a consumer's hands outlive the engine, and giving them back then is fine.
-#[test]
-fn a_stop_does_not_wait_for_what_a_consumer_holds() {
-    for lanes in LANES {
-        let stage = Stage::talking();
-        let host = stage.engine(lanes, options());
-        start(&host);
-        two_sessions(&host);
-        let mut held: Vec<rte_output> = vec![];
-        // All buffers of session 2: until it loses chunks for want of one.
-        until(|| host.info().chunks > 0);
-        while host.info().dropped == 0 || held.len() < 4 {
-            let mut output = zeroed();
-            // SAFETY: the engine lives.
-            if unsafe { rte_outbox_pop(host.engine, &mut output) } == OK {
-                held.push(output);
-            }
-        }
-        assert_eq!(stop(&host, FOR_EVER), OK);
-        drop(host);
-        for mut output in held {
-            if output.kind == RTE_CHUNK {
-                // SAFETY: a chunk is readable until it is released.
-                assert_eq!(unsafe { std::slice::from_raw_parts(output.data.cast::<u8>(), output.size) }, [1]);
-            }
-            // SAFETY: popped once, released once.
-            unsafe { rte_output_release(&mut output, std::ptr::null_mut()) };
-        }
-    }
-}
-
-#[test]
-fn stops_from_many_threads_all_return() {
-    for lanes in LANES {
-        let host = started(Stage::talking(), lanes);
-        let engine = host.engine.expose_provenance();
-        let stop = || {
-            let engine = std::ptr::with_exposed_provenance_mut(engine);
-            // SAFETY: the engine lives until all have returned.
-            unsafe { rte_engine_stop(engine, FOR_EVER, std::ptr::null_mut()) }
-        };
-        std::thread::scope(|scope| {
-            let stops = [0; 4].map(|_| scope.spawn(stop));
-            assert_eq!(stops.map(|stop| stop.join().unwrap()), [OK; 4]);
         });
     }
 }

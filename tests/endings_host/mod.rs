@@ -3,6 +3,8 @@
 // Each test program includes this folder and uses its own part of it.
 #![allow(dead_code)]
 
+pub mod host;
+
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
