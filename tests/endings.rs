@@ -243,6 +243,26 @@ fn a_waiter_is_woken_while_a_stage_hangs() {
     }
 }
 
+/// Our own mistake, of whatever thread: as a stage that says DEAD.
+#[test]
+fn a_panic_of_ours_is_the_end_whoever_drives() {
+    for (lanes, is_ticked) in LANES.into_iter().flat_map(|lanes| [(lanes, false), (lanes, true)]) {
+        let stage = Stage::silent();
+        let host = if is_ticked { stage.engine(lanes, options()) } else { started(stage, lanes) };
+        if is_ticked {
+            two_sessions(&host);
+            until(|| host.tick() == OK && host.info().live == 1);
+            host.pop_all(|_| ());
+        }
+        let waiters = Waiters::new(host.engine);
+        // SAFETY: a handle is an engine, which lives.
+        unsafe { &*host.engine.cast::<rte::engine::Engine>() }.poison();
+        assert_eq!(waiters.join(DEAD), [(RTE_DEAD, 0, DEAD, RTE_STAGE_NONE)]);
+        assert_eq!(stop(&host, FOR_EVER), OK);
+        expect_dead(&host);
+    }
+}
+
 unsafe extern "C-unwind" fn never(_: *mut c_void, _: rte_event, timeout_ns: u64) -> i32 {
     std::thread::sleep(Duration::from_nanos(timeout_ns.min(1_000_000)));
     TIMEOUT

@@ -50,7 +50,10 @@ pub fn drive(shared: &Shared, cohort: &mut Cohort, settings: &Settings) -> Resul
             Some(pace) => await_point(shared, pace, outlook),
         }
     }
-    close(shared, cohort)?;
+    // A panic of ours on another thread has ended it already: there is nobody to tell anything.
+    if shared.death.load(Ordering::SeqCst) == 0 {
+        close(shared, cohort)?;
+    }
     shared.log.say(Level::Info, || "the engine has stopped".to_string());
     Ok(())
 }

@@ -326,8 +326,7 @@ impl Engine {
     pub fn poison(&self) {
         if self.death().is_none() {
             self.die(Fault { stage: hook::NONE, status: Status::DEAD }, 0);
-            self.shared.stopping.store(true, Ordering::SeqCst);
-            self.shared.parked.notify();
+            self.ask_to_stop();
         }
     }
 

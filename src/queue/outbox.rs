@@ -364,13 +364,16 @@ impl Outbox {
         Some(beacon.descriptor())
     }
 
-    /// After the last output: pops say `status` when all is taken. With `death`: that is the last output.
+    /// After the last output: pops say `status` when all is taken. With `death`: that is the last output. The first end
+    /// stays: a stop does not undo a death.
     pub fn end(&self, status: Status, death: Option<Notice>) {
-        if let Some(notice) = death {
+        if self.end.load(Ordering::SeqCst) == 0
+            && let Some(notice) = death
+        {
             let _ = self.death.push(notice);
         }
         // Release: whoever sees the end sees all outputs before it.
-        self.end.store(status.0, Ordering::SeqCst);
+        let _ = self.end.compare_exchange(0, status.0, Ordering::SeqCst, Ordering::SeqCst);
         self.wake_consumers();
     }
 
@@ -594,6 +597,15 @@ mod tests {
     fn notice(generation: u64) -> Notice {
         let event = Event::Detached(None);
         Notice { session: Session(1), generation: Generation(generation), ..Notice::of_engine(event, 0) }
+    }
+
+    #[test]
+    fn a_stop_after_a_death_does_not_undo_it() {
+        let bench = Bench::new(4, Policy::DropOldest);
+        bench.outbox.end(Status::DEAD, Some(notice(7)));
+        bench.outbox.end(Status::CLOSED, None);
+        assert_eq!(bench.pop(), Some((99, 7, 0)));
+        assert!(matches!(bench.outbox.pop(), Popped::Ended(Status::DEAD)));
     }
 
     #[test]
