@@ -7,6 +7,7 @@ mod host;
 
 use std::ffi::c_void;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use driver::*;
@@ -192,6 +193,24 @@ fn a_stage_that_hangs_is_named_and_free_returns_at_once() {
     }
 }
 
+/// What is left of a freed engine: the callback that hangs. When it returns after all, nothing of the host's is called.
+#[test]
+fn after_a_free_no_callback_begins() {
+    for (lanes, place) in LANES.into_iter().flat_map(|lanes| Place::ALL.map(|place| (lanes, place))) {
+        let stage = Stage::silent();
+        let host = started_as(c"freed", stage, lanes);
+        stage.order(place, Order::Hang);
+        place.provoke(&host);
+        until(|| stage.hanging() == 1);
+        assert_eq!(stop(&host, 1_000_000), TIMEOUT);
+        drop(host);
+        let calls = stage.calls();
+        stage.open();
+        until(|| threads("freed") == 0);
+        assert_eq!((stage.hanging(), stage.calls()), (0, calls), "{place:?} on lanes {lanes}");
+    }
+}
+
 #[test]
 fn a_stage_that_hung_for_a_while_is_forgotten_and_the_stop_goes_on() {
     for (lanes, place) in LANES.into_iter().flat_map(|lanes| Place::ALL.map(|place| (lanes, place))) {
@@ -263,12 +282,17 @@ fn a_panic_of_ours_is_the_end_whoever_drives() {
     }
 }
 
+/// Calls of a device that hangs.
+static DEVICE_CALLS: AtomicU64 = AtomicU64::new(0);
+
 unsafe extern "C-unwind" fn never(_: *mut c_void, _: rte_event, timeout_ns: u64) -> i32 {
+    DEVICE_CALLS.fetch_add(1, SeqCst);
     std::thread::sleep(Duration::from_nanos(timeout_ns.min(1_000_000)));
     TIMEOUT
 }
 
 unsafe extern "C-unwind" fn not_yet(_: *mut c_void, _: rte_event) -> i32 {
+    DEVICE_CALLS.fetch_add(1, SeqCst);
     AGAIN
 }
 
@@ -277,7 +301,9 @@ unsafe extern "C-unwind" fn not_yet(_: *mut c_void, _: rte_event) -> i32 {
 fn a_device_that_hangs_holds_neither_stop_nor_free() {
     for is_ticked in [false, true] {
         let backend = rte_backend { query: Some(not_yet), sync: Some(never), ..Device::new().table() };
-        let host = Stage::silent().engine(RTE_LANES_HOST, rte_engine_options { backend: &backend, ..options() });
+        let thread_name = c"hung".as_ptr();
+        let options = rte_engine_options { backend: &backend, thread_name, ..options() };
+        let host = Stage::silent().engine(RTE_LANES_HOST, options);
         two_sessions(&host);
         if is_ticked {
             // SAFETY: the engine lives.
@@ -289,6 +315,11 @@ fn a_device_that_hangs_holds_neither_stop_nor_free() {
         let (status, words) = stop_with_words(&host, 5_000_000);
         assert_eq!((status, words.as_str()), (TIMEOUT, "the engine is still working"));
         assert_eq!(stop(&host, 1), TIMEOUT);
+        drop(host);
+        let calls = DEVICE_CALLS.load(SeqCst);
+        until(|| threads("hung") == 0);
+        // One may have been on its way.
+        assert!(DEVICE_CALLS.load(SeqCst) <= calls + 1);
     }
 }
 
@@ -335,8 +366,10 @@ fn who_runs_an_engine_that_hangs_is_stopped_from_elsewhere() {
             until(|| stage.hanging() == 1);
             expect_stalled(&host, Place::Hot);
             drop(host);
+            let calls = stage.calls();
             stage.open();
-            assert_eq!(run.join().unwrap(), OK);
+            assert_eq!(run.join().unwrap(), DEAD);
+            assert_eq!(stage.calls(), calls);
         });
     }
 }

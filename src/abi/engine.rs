@@ -313,7 +313,9 @@ pub unsafe extern "C" fn rte_engine_stop(
 }
 
 /// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
-/// returns at once. In a callback of this engine: only asks for the stop and logs an error. NULL is fine. Outputs not yet
+/// returns at once. What that thread is in may return later: no callback of the model, not even `destroy`, and no function
+/// of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this engine: only asks for
+/// the stop and logs an error. NULL is fine. Outputs not yet
 /// released stay valid. No other call on this engine may run or come after.
 ///
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.
@@ -328,7 +330,7 @@ pub unsafe extern "C" fn rte_engine_free(engine: *mut rte_engine) {
             engine.ask_to_stop();
             let line = || "rte_engine_free in a callback of the same engine: only the stop was asked for".to_string();
             engine.shared.log.say(Level::Error, line);
-        } else if !engine.is_stuck() {
+        } else if !engine.abandon() {
             is_over = engine.stop(u64::MAX).is_ok();
         }
         0

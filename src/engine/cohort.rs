@@ -273,7 +273,9 @@ impl Cohort {
 
     /// Whether the engine can go on.
     pub(super) fn check(&self) -> Result<(), Fault> {
-        self.death.or_else(|| self.lanes.fault()).map_or(Ok(()), Err)
+        let abandoned =
+            || self.target.watch.is_abandoned().then_some(Fault { stage: hook::NONE, status: Status::DEAD });
+        self.death.or_else(|| self.lanes.fault()).or_else(abandoned).map_or(Ok(()), Err)
     }
 
     pub(super) fn busy(&self) -> Result<Progress, Fault> {

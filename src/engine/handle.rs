@@ -313,10 +313,13 @@ impl Engine {
     /// The engine is dead: pushes and waits say so, what was delivered can still be popped.
     fn die(&self, fault: Fault, tick: u64) {
         let name = self.model.manifest().stage_name(fault.stage);
-        self.shared.log.say(Level::Error, || match self.settings.threads.refusal() {
+        let line = || match self.settings.threads.refusal() {
             Some(refusal) => format!("the engine is dead: {refusal}"),
             None => format!("the engine is dead: stage {name}, status {}", fault.status),
-        });
+        };
+        if !self.shared.watch.is_abandoned() {
+            self.shared.log.say(Level::Error, line);
+        }
         self.shared.death.store(fault.status.0, Ordering::SeqCst);
         self.shared.inbox.close();
         self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
@@ -503,8 +506,13 @@ impl Engine {
         Failure::new(Status::TIMEOUT, message)
     }
 
-    /// Whether a stop ran out of time, and what it waited for still runs.
-    pub fn is_stuck(&self) -> bool {
-        self.timed_out.load(Ordering::SeqCst) && !self.has_ended.load(Ordering::SeqCst)
+    /// After a stop that ran out of time: gives up what still runs, if it does. It is left to itself; when it returns no
+    /// callback follows.
+    pub fn abandon(&self) -> bool {
+        let is_stuck = self.timed_out.load(Ordering::SeqCst) && !self.has_ended.load(Ordering::SeqCst);
+        if is_stuck {
+            self.shared.watch.abandon();
+        }
+        is_stuck
     }
 }

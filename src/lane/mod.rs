@@ -128,7 +128,11 @@ impl Target {
         now: Nanos,
     ) -> Result<(), Fault> {
         let (stage, row) = (call.number(), batch.first_row());
-        let result = self.watch.during(queue, stage, row, now, || self.model.call(call, batch, stream));
+        let result = if self.watch.is_abandoned() {
+            Err(Status::DEAD)
+        } else {
+            self.watch.during(queue, stage, row, now, || self.model.call(call, batch, stream))
+        };
         result.map_err(|status| Fault { stage, status })
     }
 }

@@ -58,16 +58,22 @@ impl StreamLanes {
         }
     }
 
+    /// The device, unless the host has freed the engine while something hung: then it may be gone.
+    fn reach(&mut self) -> Result<&mut dyn Streams, Status> {
+        if self.target.watch.is_abandoned() { Err(Status::DEAD) } else { Ok(&mut *self.device) }
+    }
+
     fn try_submit(&mut self, work: &mut Work, sequence: u64) -> Result<(), Status> {
         let stream = self.streams[work.lane.at()];
         for fence in work.after.into_iter().flatten().filter(|fence| fence.queue != Queue::of(work.lane)) {
             if let Some(mark) = self.mark_of(fence) {
-                self.device.wait(stream, mark.event())?;
+                self.reach()?.wait(stream, mark.event())?;
             }
         }
         let mark = self.spare_mark()?;
         self.target.run(Queue::of(work.lane), work.lane, work.calls, &mut work.batch, stream);
         self.pending[work.lane.at()].push_back((sequence, mark.clone()));
+        self.reach()?;
         mark.put(stream)
     }
 
@@ -77,7 +83,7 @@ impl StreamLanes {
         // From the newest: those that chunks hold stay behind.
         match self.spare.iter_mut().rposition(is_free) {
             Some(at) => Ok(self.spare.swap_remove(at)),
-            None => Mark::new(self.device.events()),
+            None => Mark::new(self.reach()?.events()),
         }
     }
 
@@ -92,6 +98,7 @@ impl StreamLanes {
 
     /// Looks which of a lane's oldest events have passed.
     fn advance(&mut self, queue: Queue) -> Result<(), Status> {
+        self.reach()?;
         while let Some((sequence, mark)) = self.pending[queue.at()].front() {
             let sequence = *sequence;
             if !mark.look()? {
@@ -159,7 +166,8 @@ impl Lanes for StreamLanes {
 
     fn block(&mut self, fence: Fence, until: Nanos) -> bool {
         let Some(mark) = self.mark_of(fence) else { return self.fault.is_none() };
-        match mark.sync(until.saturating_sub(real_now())) {
+        let left = until.saturating_sub(real_now());
+        match self.reach().map(|_| ()).and_then(|()| mark.sync(left)) {
             Ok(true) => self.settle(fence.queue, fence.sequence),
             Ok(false) => {}
             Err(status) => self.fail(status),

@@ -1,6 +1,6 @@
 //! Which callback the engine is in, since when: read by others also while it hangs.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::time::{ThreadMark, real_now};
 use crate::word::{Nanos, Queue, hook};
@@ -17,6 +17,7 @@ struct Post {
 pub struct Watch {
     queues: [Post; Queue::COUNT],
     engine: Post,
+    is_abandoned: AtomicBool,
 }
 
 impl Default for Post {
@@ -32,7 +33,11 @@ impl Default for Post {
 
 impl Default for Watch {
     fn default() -> Watch {
-        Watch { queues: std::array::from_fn(|_| Post::default()), engine: Post::default() }
+        Watch {
+            queues: std::array::from_fn(|_| Post::default()),
+            engine: Post::default(),
+            is_abandoned: AtomicBool::new(false),
+        }
     }
 }
 
@@ -103,6 +108,16 @@ impl Watch {
     /// The calling thread drives the engine: whatever callback it runs meanwhile, also a release or a log line, is inside.
     pub fn driving<T>(&self, call: impl FnOnce() -> T) -> T {
         self.engine.driving(call)
+    }
+
+    /// The host has freed the engine while a callback hangs: no other begins any more.
+    pub fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it has.
+    pub fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
     }
 
     fn posts(&self) -> impl Iterator<Item = &Post> {

@@ -74,7 +74,12 @@ pub fn two_sessions(host: &Host) {
 
 /// An engine of its own thread with them, of which nothing is left to pop.
 pub fn started(stage: &'static Stage, lanes: u32) -> Host {
-    let host = stage.engine(lanes, options());
+    started_as(c"rte", stage, lanes)
+}
+
+/// The same, of which the threads are called so.
+pub fn started_as(name: &CStr, stage: &'static Stage, lanes: u32) -> Host {
+    let host = stage.engine(lanes, rte_engine_options { thread_name: name.as_ptr(), ..options() });
     start(&host);
     two_sessions(&host);
     until(|| host.info().attached == 2 && host.info().paused == 1 && host.info().pending == 0);
@@ -83,6 +88,20 @@ pub fn started(stage: &'static Stage, lanes: u32) -> Host {
         pop(&host).is_err()
     });
     host
+}
+
+/// How many threads of this process are called so.
+#[cfg(target_os = "linux")]
+pub fn threads(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path().join("comm"));
+    // One that has ended meanwhile has no name.
+    tasks.filter_map(|comm| std::fs::read_to_string(comm).ok()).filter(|comm| comm.starts_with(name)).count()
+}
+
+/// Elsewhere it is not known.
+#[cfg(not(target_os = "linux"))]
+pub fn threads(_: &str) -> usize {
+    0
 }
 
 /// It is dead, and whoever asks is told so.

@@ -91,6 +91,7 @@ pub struct Stage {
     is_open: Mutex<bool>,
     opened: Condvar,
     hanging: AtomicU64,
+    calls: AtomicU64,
     gives_chunks: bool,
 }
 
@@ -101,6 +102,7 @@ impl Stage {
             is_open: Mutex::default(),
             opened: Condvar::new(),
             hanging: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
             gives_chunks,
         };
         Box::leak(Box::new(stage))
@@ -124,6 +126,11 @@ impl Stage {
     /// Callbacks that stand at the gate.
     pub fn hanging(&self) -> u64 {
         self.hanging.load(SeqCst)
+    }
+
+    /// Calls that have begun.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(SeqCst)
     }
 
     pub fn is_open(&self) -> bool {
@@ -176,6 +183,7 @@ impl Stage {
     }
 
     fn call(&self, place: Place, batch: &mut rte_batch) -> i32 {
+        self.calls.fetch_add(1, SeqCst);
         let orders = self.orders.lock().unwrap().clone();
         match orders.iter().find(|(where_, _)| *where_ == place) {
             Some((_, Order::Die)) => return DEAD,
