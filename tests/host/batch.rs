@@ -127,6 +127,12 @@ impl<'a> Batch<'a> {
         self.output(member).is_some()
     }
 
+    /// Puts a pointer of the model's own where a row's output goes.
+    pub fn set_output(&mut self, member: Member, output: *mut u8) {
+        // SAFETY: the lane that ends the chunk has one pointer a position.
+        unsafe { *self.raw.output.add(member.at) = output.cast() };
+    }
+
     /// Fills a row's output with these bytes.
     pub fn write(&mut self, member: Member, bytes: &[u8]) {
         self.fill_output(member, bytes);

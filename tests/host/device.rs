@@ -1,7 +1,8 @@
-//! A backend for tests: three streams in a time that only the test moves.
+//! A backend for tests: three streams, and some of consumers, in a time that only the test moves.
 //!
 //! Work takes no time unless the model says so, with [`Device::enqueue`]. An event passes when the time has come up to
-//! which its stream was full when it was recorded. What breaks the contract of `rte_backend` is kept as a complaint.
+//! which its stream was full when it was recorded. What breaks the contract of `rte_backend` is kept as a complaint. Calls
+//! are counted, and a function can be made to fail.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,21 +19,57 @@ pub struct Device {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     now: u64,
-    /// By lane: when all that was enqueued is done.
-    busy_until: [u64; 3],
-    streams_made: usize,
-    streams_freed: usize,
+    /// By stream, lanes first: when all that was enqueued is done.
+    busy_until: Vec<u64>,
     /// By handle: `None` once freed.
     events: Vec<Option<Event>>,
+    calls: Calls,
+    failing: Option<(Function, rte_status)>,
     complaints: Vec<String>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Event {
     passes_at: u64,
+    records: u64,
+}
+
+/// How often which function was called; those that failed count.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the functions of `rte_backend`")]
+pub struct Calls {
+    pub stream_new: u64,
+    pub stream_free: u64,
+    pub event_new: u64,
+    pub event_free: u64,
+    pub record: u64,
+    pub query: u64,
+    pub sync: u64,
+}
+
+/// A function that can be made to fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the functions of `rte_backend`")]
+pub enum Function {
+    EventNew,
+    Record,
+    Query,
+    Sync,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            now: 0,
+            busy_until: vec![0; 3],
+            events: Vec::new(),
+            calls: Calls::default(),
+            failing: None,
+            complaints: Vec::new(),
+        }
+    }
 }
 
 impl Device {
@@ -76,6 +113,40 @@ impl Device {
         done
     }
 
+    /// A stream that is no lane's.
+    pub fn consumer_stream(&self) -> rte_stream {
+        let mut state = self.state();
+        state.busy_until.push(0);
+        handle(state.busy_until.len() - 1)
+    }
+
+    /// What is enqueued on a stream from now on runs after an event, as a consumer asks for it.
+    pub fn wait_for(&self, stream: rte_stream, event: rte_event) {
+        self.state().wait(stream, event);
+    }
+
+    /// Whether an event has passed.
+    pub fn has_passed(&self, event: rte_event) -> bool {
+        let mut state = self.state();
+        let now = state.now;
+        state.event(event).passes_at <= now
+    }
+
+    /// How often an event was recorded.
+    pub fn records_of(&self, event: rte_event) -> u64 {
+        self.state().event(event).records
+    }
+
+    /// The calls so far.
+    pub fn calls(&self) -> Calls {
+        self.state().calls
+    }
+
+    /// From now on this function fails with this status; `None`: none does.
+    pub fn fail(&self, failing: Option<(Function, rte_status)>) {
+        self.state().failing = failing;
+    }
+
     /// Breaches of the contract so far.
     pub fn complaints(&self) -> Vec<String> {
         self.state().complaints.clone()
@@ -84,7 +155,10 @@ impl Device {
     /// Whether everything that was made was freed.
     pub fn is_clean(&self) -> bool {
         let state = self.state();
-        state.streams_made == state.streams_freed && state.events.iter().all(Option::is_none)
+        let calls = state.calls;
+        calls.stream_new == calls.stream_free
+            && calls.event_new == calls.event_free
+            && state.events.iter().all(Option::is_none)
     }
 
     /// The table for `rte_engine_options`. Takes a count of the device, which `destroy` gives back.
@@ -116,6 +190,17 @@ impl State {
         }
         self.events[at].as_mut().expect("just made sure")
     }
+
+    fn wait(&mut self, stream: rte_stream, event: rte_event) {
+        let passes_at = self.event(event).passes_at;
+        let busy_until = &mut self.busy_until[lane_of(stream)];
+        *busy_until = passes_at.max(*busy_until);
+    }
+
+    /// What a function is to return in any case.
+    fn failure(&self, function: Function) -> Option<rte_status> {
+        self.failing.filter(|(failing, _)| *failing == function).map(|(_, status)| status)
+    }
 }
 
 /// Handles are numbers from 1: lanes and events have no address.
@@ -133,18 +218,26 @@ fn state_of<'a>(user: *mut c_void) -> MutexGuard<'a, State> {
 }
 
 unsafe extern "C-unwind" fn stream_new(user: *mut c_void, lane: u32, out: *mut rte_stream) -> rte_status {
-    state_of(user).streams_made += 1;
+    state_of(user).calls.stream_new += 1;
     // SAFETY: the engine gave a place for the stream.
     unsafe { out.write(handle(lane as usize)) };
     OK
 }
 
-unsafe extern "C-unwind" fn stream_free(user: *mut c_void, _stream: rte_stream) {
-    state_of(user).streams_freed += 1;
+unsafe extern "C-unwind" fn stream_free(user: *mut c_void, stream: rte_stream) {
+    let mut state = state_of(user);
+    state.calls.stream_free += 1;
+    if state.busy_until[lane_of(stream)] > state.now {
+        state.complaints.push(format!("stream {} is freed with work on it", lane_of(stream)));
+    }
 }
 
 unsafe extern "C-unwind" fn event_new(user: *mut c_void, out: *mut rte_event) -> rte_status {
     let mut state = state_of(user);
+    if let Some(status) = state.failure(Function::EventNew) {
+        return status;
+    }
+    state.calls.event_new += 1;
     state.events.push(Some(Event::default()));
     // SAFETY: the engine gave a place for the event.
     unsafe { out.write(handle(state.events.len() - 1)) };
@@ -153,16 +246,24 @@ unsafe extern "C-unwind" fn event_new(user: *mut c_void, out: *mut rte_event) ->
 
 unsafe extern "C-unwind" fn event_free(user: *mut c_void, event: rte_event) {
     let mut state = state_of(user);
-    state.event(event);
+    state.calls.event_free += 1;
+    if state.event(event).passes_at > state.now && state.failing.is_none() {
+        state.complaints.push("an event is freed before it has passed".to_owned());
+    }
     state.events[event.addr() - 1] = None;
 }
 
 unsafe extern "C-unwind" fn record(user: *mut c_void, event: rte_event, stream: rte_stream) -> rte_status {
     let mut state = state_of(user);
+    state.calls.record += 1;
+    if let Some(status) = state.failure(Function::Record) {
+        return status;
+    }
     let (now, full_until) = (state.now, state.busy_until[lane_of(stream)]);
     let place = state.event(event);
     let was_pending = place.passes_at > now;
     place.passes_at = full_until;
+    place.records += 1;
     if was_pending {
         state.complaints.push("an event was recorded again before it had passed".to_owned());
     }
@@ -170,15 +271,16 @@ unsafe extern "C-unwind" fn record(user: *mut c_void, event: rte_event, stream: 
 }
 
 unsafe extern "C-unwind" fn wait(user: *mut c_void, stream: rte_stream, event: rte_event) -> rte_status {
-    let mut state = state_of(user);
-    let passes_at = state.event(event).passes_at;
-    let busy_until = &mut state.busy_until[lane_of(stream)];
-    *busy_until = passes_at.max(*busy_until);
+    state_of(user).wait(stream, event);
     OK
 }
 
 unsafe extern "C-unwind" fn query(user: *mut c_void, event: rte_event) -> rte_status {
     let mut state = state_of(user);
+    state.calls.query += 1;
+    if let Some(status) = state.failure(Function::Query) {
+        return status;
+    }
     let now = state.now;
     if state.event(event).passes_at <= now { OK } else { AGAIN }
 }
@@ -186,6 +288,10 @@ unsafe extern "C-unwind" fn query(user: *mut c_void, event: rte_event) -> rte_st
 /// Who is ready to wait makes the time pass.
 unsafe extern "C-unwind" fn sync(user: *mut c_void, event: rte_event, timeout_ns: u64) -> rte_status {
     let mut state = state_of(user);
+    state.calls.sync += 1;
+    if let Some(status) = state.failure(Function::Sync) {
+        return status;
+    }
     let passes_at = state.event(event).passes_at;
     if passes_at > state.now && timeout_ns == 0 {
         return TIMEOUT;

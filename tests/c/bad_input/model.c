@@ -101,6 +101,24 @@ static void loops(void)
             kit_serve(&k), k.options.pipeline = RTE_PIPELINE_ON);
 }
 
+static void outputs(void)
+{
+    REFUSED("outputs of its own that nobody takes back", RTE_ERR_ARGUMENT, "model.release_output: NULL, but RTE_MODEL_OWN_OUTPUT",
+            k.model.flags = RTE_MODEL_OWN_OUTPUT);
+    REFUSED("a way back for outputs of ours", RTE_ERR_ARGUMENT, "model.release_output: set, but not RTE_MODEL_OWN_OUTPUT",
+            k.model.release_output = release_output);
+    ACCEPTED("outputs of its own", k.model.flags = RTE_MODEL_OWN_OUTPUT, k.model.release_output = release_output);
+    REFUSED("outputs of ours on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_MODEL_OWN_OUTPUT",
+            k.model.flags = RTE_MODEL_DEVICE_OUTPUT, kit_use_backend(&k));
+    REFUSED("outputs on a device of inline lanes", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_LANES_HOST",
+            k.model.flags = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT, k.model.release_output = release_output);
+    REFUSED("outputs on a device of threads", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_LANES_HOST",
+            k.model.flags = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT, k.model.release_output = release_output,
+            k.options.lanes = RTE_LANES_THREADS);
+    ACCEPTED("outputs on a device of the host's own", k.model.flags = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT,
+             k.model.release_output = release_output, kit_use_backend(&k));
+}
+
 int main(void)
 {
     shape();
@@ -109,5 +127,6 @@ int main(void)
     merging();
     stages();
     loops();
+    outputs();
     return finish();
 }
