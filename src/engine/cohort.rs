@@ -73,6 +73,7 @@ enum Phase {
     Begin,
     Defer,
     Step,
+    Hot,
     Collect,
 }
 
@@ -250,11 +251,18 @@ impl Cohort {
             self.advance(Phase::Step)?;
         }
         if self.phase == Phase::Step {
-            if !self.settle_seeds(until) || !self.slot_is_home(until) {
+            if !self.settle_seeds(until) {
                 return self.busy();
             }
             self.start_encodes(); // 5, 8: encode.rs
-            self.start_hot(); // 4, 6, 9: step.rs
+            self.choose_cohort(); // 4, 6: step.rs
+            self.advance(Phase::Hot)?;
+        }
+        if self.phase == Phase::Hot {
+            if !self.slot_is_home(until) {
+                return self.busy();
+            }
+            self.start_hot(); // 9: step.rs
             self.advance(Phase::Collect)?;
         }
         // 10, 11: collect.rs

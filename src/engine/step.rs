@@ -26,9 +26,12 @@ impl Cohort {
         settled
     }
 
-    /// Whether the next slot's batch and buffers are at home. Those of a lost flight may not be, nor those
-    /// whose outputs nobody waited for: their work may still run.
+    /// Whether the next slot's batch and buffers are at home, if they are to be filled. Those of a lost flight may not be,
+    /// nor those whose outputs nobody waited for: their work may still run.
     pub(super) fn slot_is_home(&mut self, until: Nanos) -> bool {
+        if self.cohort.is_empty() {
+            return true;
+        }
         let slot = self.next_slot;
         let homes = [Home::Hot(slot), Home::Single(slot), Home::Deferred(slot)];
         let is_of_slot = |errand: &Errand| homes.contains(&errand.home);
@@ -46,7 +49,6 @@ impl Cohort {
 
     /// Step 9: HOT of all rows that are live and ready.
     pub(super) fn start_hot(&mut self) {
-        self.choose_cohort();
         if self.cohort.is_empty() {
             return;
         }
@@ -79,7 +81,7 @@ impl Cohort {
     }
 
     /// Steps 4 and 6. Rows that are live but encode, or are held, sit out, and are counted as such.
-    fn choose_cohort(&mut self) {
+    pub(super) fn choose_cohort(&mut self) {
         let (arena, cohort) = (&mut self.arena, &mut self.cohort);
         cohort.difference(&arena.by.ready, &arena.paused);
         cohort.subtract(&arena.draining);
