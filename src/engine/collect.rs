@@ -60,7 +60,8 @@ impl Cohort {
         } else {
             flight.last(last).iter().all(|fence| self.lanes.passed(*fence) || self.lanes.block(*fence, until))
         };
-        done && self.settle_hot(flight, until)
+        // Of lanes that failed nothing is delivered: the engine ends.
+        done && self.lanes.fault().is_none() && self.settle_hot(flight, until)
     }
 
     /// The outputs of a landed flight go out, its batches home.

@@ -67,7 +67,7 @@ impl Cohort {
             self.resolve_asides();
         }
         while self.previous.is_some() || self.current.is_some() {
-            if !self.defer_previous(until) || !self.collect(until) {
+            if !self.defer_previous(until) || self.check().is_err() || !self.collect(until) {
                 return false;
             }
         }

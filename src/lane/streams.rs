@@ -63,6 +63,7 @@ impl StreamLanes {
         if self.target.watch.is_abandoned() { Err(Status::DEAD) } else { Ok(&mut *self.device) }
     }
 
+    /// Runs work behind what it waits for. What fails behind it is the lanes' fault, not its own.
     fn try_submit(&mut self, work: &mut Work, sequence: u64) -> Result<(), Status> {
         let stream = self.streams[work.lane.at()];
         for fence in work.after.into_iter().flatten().filter(|fence| fence.queue != Queue::of(work.lane)) {
@@ -72,9 +73,11 @@ impl StreamLanes {
         }
         let mark = self.spare_mark()?;
         self.target.run(Queue::of(work.lane), work.lane, work.calls, &mut work.batch, stream);
-        self.pending[work.lane.at()].push_back((sequence, mark.clone()));
-        self.reach()?;
-        mark.put(stream)
+        match self.reach().map(|_| ()).and_then(|()| mark.put(stream)) {
+            Ok(()) => self.pending[work.lane.at()].push_back((sequence, mark)),
+            Err(status) => self.fail(status),
+        }
+        Ok(())
     }
 
     /// A mark that nobody holds.
