@@ -33,7 +33,16 @@ fn a_world_model_on_cuda_streams_compiles() {
 
 #[test]
 fn a_scheduler_with_its_own_loop() {
-    run_everywhere("tests/hosts/04_scheduler.cpp", CPP, "scheduler", "");
+    run_everywhere("tests/hosts/04_scheduler.cpp", CPP, "scheduler", "ok: scheduler");
+}
+
+/// As old as the header goes, and as the example is built.
+#[test]
+fn the_schedulers_are_c_plus_plus_11() {
+    let folder = scratch("schedulers");
+    for source in ["tests/hosts/04_scheduler.cpp", "examples_c/04_scheduler.cpp"] {
+        Build { source: Path::new(source), standard: "c++11", options: &["-O2"], folder: &folder }.compile();
+    }
 }
 
 #[test]
