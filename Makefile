@@ -1,6 +1,7 @@
 # The C user's front door.
 #   make demo    builds the library and runs the examples
 #   make test    installs what the tests need and runs all of them
+#   make model   runs the queues in every order of a few threads' steps
 #   make lib     builds target/release/librte.so and .a
 #   make header  writes include/rte.h anew from src/abi
 #   make bench   prints what is measured, with the machine it was measured on
@@ -8,7 +9,7 @@
 CARGO ?= cargo
 LIBRARY := target/release
 
-.PHONY: all lib demo test header bench clean
+.PHONY: all lib demo test model header bench clean
 
 all: lib
 
@@ -24,8 +25,12 @@ test:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	$(CARGO) test -- --show-output
+	$(MAKE) model
 	$(MAKE) lib
 	$(MAKE) -C examples_c test
+
+model:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --lib --target-dir target/model interleavings
 
 header:
 	RTE_BLESS=1 $(CARGO) test --test header

@@ -1,6 +1,6 @@
 //! Many live sessions of one model, stepped together, behind the C ABI of `include/rte.h`.
 //!
-//! From the bottom up, each using only what stands before it: the vocabulary ([`word`], [`rows`], [`memory`]), what goes
+//! From the bottom up, each using only what stands before it: the vocabulary ([`word`], [`rows`], [`memory`], [`sync`]), what goes
 //! in and out ([`conditioning`], [`message`], [`output`], [`batch`]), what a model is ([`model`]), [`time`], [`queue`],
 //! [`telemetry`], where stages run ([`lane`]), the tick and what drives it ([`engine`]), the built-in model
 //! ([`reference`](mod@reference)), and the boundary ([`abi`]): the only place with exported functions and raw pointers of the host.
@@ -31,6 +31,8 @@ pub mod record;
 pub mod reference;
 /// cbindgen:ignore
 pub mod rows;
+/// cbindgen:ignore
+pub mod sync;
 /// cbindgen:ignore
 pub mod telemetry;
 /// cbindgen:ignore

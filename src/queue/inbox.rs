@@ -11,15 +11,14 @@
 //!
 //! A producer that is stopped between its claim and its stamp ends the drain there; it is never waited for.
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use crossbeam_utils::CachePadded;
 
 use crate::conditioning::{Lent, Release};
 use crate::memory::Memory;
 use crate::message::Envelope;
 pub use crate::message::Kind;
+use crate::sync::UnsafeCell;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::word::Session;
 
 /// Values of up to so many bytes, with their heads, travel in the cell.
@@ -32,7 +31,8 @@ const CLOSED: u64 = 1 << 63;
 const TICKET_MASK: u64 = (1 << (63 - ARENA_BITS)) - 1;
 /// Bytes of a value's head: key, flags, size, revision, address.
 const HEAD: usize = 32;
-const BUCKETS: usize = 1024;
+/// Few where a checker looks on, which keeps the history of each.
+const BUCKETS: usize = if cfg!(loom) { 16 } else { 1024 };
 
 /// The largest arena that positions of `ARENA_BITS` can tell full from empty.
 pub const MAX_BYTES: u64 = (UNIT as u64) << (ARENA_BITS - 1);
@@ -78,6 +78,40 @@ pub enum Refused {
     Closed,
 }
 
+/// The bytes that larger values travel in.
+struct Arena {
+    /// Keeps the bytes at `base` alive; they are reached by address only.
+    _memory: Memory,
+    base: usize,
+    units: u64,
+    /// Stand for the units where a checker looks on.
+    #[cfg(loom)]
+    witnesses: Box<[UnsafeCell<()>]>,
+}
+
+impl Arena {
+    fn new(bytes: u64) -> Option<Arena> {
+        let mut memory = Memory::new(usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BYTES)?)?;
+        let base = memory.bytes_mut().as_mut_ptr().expose_provenance();
+        let units = bytes / UNIT as u64;
+        Some(Arena {
+            _memory: memory,
+            base,
+            units,
+            #[cfg(loom)]
+            witnesses: (0..units).map(|_| UnsafeCell::new(())).collect(),
+        })
+    }
+
+    /// `size` bytes from `begin`, for their only user.
+    fn span(&self, begin: usize, size: usize) -> *mut u8 {
+        #[cfg(loom)]
+        self.witnesses[begin / UNIT..(begin + size).div_ceil(UNIT)].iter().for_each(|unit| unit.with_mut(|_| ()));
+        debug_assert!(begin + size <= self.units as usize * UNIT);
+        std::ptr::with_exposed_provenance_mut(self.base + begin)
+    }
+}
+
 struct Cell {
     /// `stamp == ticket`: its producer may write it; `ticket + 1`: the consumer may read it.
     stamp: AtomicU64,
@@ -110,10 +144,7 @@ pub struct Inbox {
     /// Up to where the consumer has freed the arena.
     arena_head: AtomicU32,
     cells: Box<[Cell]>,
-    /// Keeps the bytes at `arena_base` alive; they are reached by address only.
-    _arena: Memory,
-    arena_base: usize,
-    arena_units: u64,
+    arena: Arena,
     /// Undrained messages (upper 24 bits) and bytes (lower 40) by hash of the session, and of all ACTIONs.
     shares: Box<[AtomicU64]>,
     actions: CachePadded<AtomicU64>,
@@ -131,8 +162,7 @@ impl Inbox {
     pub fn new(limits: Limits) -> Option<Inbox> {
         let largest = (limits.message_bytes + crate::conditioning::MAX_KEYS * (HEAD + 8)) as u64;
         let bytes = limits.bytes.max(4 * largest).next_power_of_two().max(UNIT as u64 * 4);
-        let mut arena = Memory::new(usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BYTES)?)?;
-        let arena_base = arena.bytes_mut().as_mut_ptr().expose_provenance();
+        let arena = Arena::new(bytes)?;
         let mut cells = Vec::new();
         cells.try_reserve_exact(limits.messages).ok()?;
         cells.extend(
@@ -144,9 +174,7 @@ impl Inbox {
             head: CachePadded::new(AtomicU64::new(0)),
             arena_head: AtomicU32::new(0),
             cells: cells.into(),
-            _arena: arena,
-            arena_base,
-            arena_units: bytes / UNIT as u64,
+            arena,
             shares: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             actions: CachePadded::new(AtomicU64::new(0)),
             limits: Limits { bytes, ..limits },
@@ -226,11 +254,11 @@ impl Inbox {
             let (ticket, position) = ((tail & !CLOSED) >> ARENA_BITS, tail & ARENA_MASK);
             // Acquire: the consumer has finished with the cell.
             let stamp = self.cell(ticket).stamp.load(Ordering::Acquire);
-            let offset = position % self.arena_units;
-            let skip = if offset + units > self.arena_units { self.arena_units - offset } else { 0 };
+            let offset = position % self.arena.units;
+            let skip = if offset + units > self.arena.units { self.arena.units - offset } else { 0 };
             // Acquire: the consumer has finished with the bytes before this position.
             let used = position.wrapping_sub(u64::from(self.arena_head.load(Ordering::Acquire))) & ARENA_MASK;
-            if stamp != ticket || (units > 0 && used + skip + units > self.arena_units) {
+            if stamp != ticket || (units > 0 && used + skip + units > self.arena.units) {
                 let now = self.tail.load(Ordering::Relaxed);
                 if now == tail {
                     return Err(Refused::Full);
@@ -239,7 +267,7 @@ impl Inbox {
                 tail = now;
                 continue;
             }
-            let (skip, offset) = if units == 0 { (0, 0) } else { (skip, (offset + skip) % self.arena_units) };
+            let (skip, offset) = if units == 0 { (0, 0) } else { (skip, (offset + skip) % self.arena.units) };
             let end = (position + skip + units) & ARENA_MASK;
             let next = (tail & CLOSED) | ((ticket + 1) & TICKET_MASK) << ARENA_BITS | end;
             // SeqCst: ordered with `close`; whoever gets in is seen by the mark that is read after it.
@@ -257,14 +285,12 @@ impl Inbox {
     fn write(&self, ticket: u64, begin: usize, end: u32, size: usize, weight: u64, parcel: Parcel<'_>) {
         let cell = self.cell(ticket);
         // SAFETY: the ticket is ours, so are the cell and the span, until the stamp is stored.
-        let body = unsafe { &mut *cell.body.get() };
+        let body = cell.body.with_mut(|body| unsafe { &mut *body });
         let bytes: &mut [u8] = if weight == 0 {
             &mut body.small.0[..size]
         } else {
             // SAFETY: as above; `begin..begin + size` lies inside the arena and is no other claim's.
-            unsafe {
-                std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.arena_base + begin), size)
-            }
+            unsafe { std::slice::from_raw_parts_mut(self.arena.span(begin, size), size) }
         };
         write_values(bytes, parcel.values);
         (body.envelope, body.release, body.count) = (parcel.envelope, parcel.release, parcel.values.len() as u32);
@@ -290,7 +316,7 @@ impl Inbox {
             return None;
         }
         // SAFETY: stamped for the consumer, which is us, until `Incoming` is dropped.
-        let body = unsafe { &mut *cell.body.get() };
+        let body = cell.body.with_mut(|body| unsafe { &mut *body });
         let release = body.release.take();
         Some(Incoming { inbox: self, ticket, body, release })
     }
@@ -409,9 +435,8 @@ impl Incoming<'_> {
         let bytes = if body.weight == 0 {
             &body.small.0[..body.size]
         } else {
-            let address = self.inbox.arena_base + body.begin;
             // SAFETY: the span of this message, which nobody writes before it is dropped.
-            unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address), body.size) }
+            unsafe { std::slice::from_raw_parts(self.inbox.arena.span(body.begin, body.size), body.size) }
         };
         Values { bytes, left: body.count }
     }

@@ -1,6 +1,8 @@
 //! The two queues between the host's threads and the engine's, and the memory that travels through them.
 
 mod inbox;
+#[cfg(all(test, loom))]
+mod interleavings;
 mod outbox;
 mod pool;
 mod ready;

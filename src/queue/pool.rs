@@ -17,16 +17,16 @@
 //! All these operations are read-modify-writes with Acquire and Release, so the last one sees what everybody did with
 //! their buffers before. (Acquire on each of them and not a fence in the last: the thread sanitizer knows no fences.)
 
-use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Tally;
 use super::ready::Ready;
 use crate::memory::{LINE, Memory};
 use crate::model::{Model, RawEvent, RawStream};
+use crate::sync::UnsafeCell;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::word::Row;
 
 /// In a word of `home`: the engine has let go of the pool.
@@ -221,7 +221,7 @@ fn buffers_of(at: usize, count: usize) -> u64 {
 
 impl Seat {
     fn new(index: u32, body: usize) -> Seat {
-        Seat { index, body, rest: UnsafeCell::default() }
+        Seat { index, body, rest: UnsafeCell::new(Rest::default()) }
     }
 }
 
@@ -236,7 +236,7 @@ impl Body {
     /// The buffer is the caller's, or at home and the caller is the taker.
     unsafe fn settle(&self, index: u32) -> bool {
         // SAFETY: the caller's promise.
-        let rest = unsafe { &mut *self.seats[index as usize].rest.get() };
+        let rest = self.seats[index as usize].rest.with_mut(|rest| unsafe { &mut *rest });
         let is_over = rest.marks.iter().flatten().all(|mark| mark.passed());
         if is_over {
             rest.marks = [None, None];
@@ -273,8 +273,9 @@ impl Body {
 impl Drop for Body {
     fn drop(&mut self) {
         let seats = std::mem::take(&mut self.seats);
-        for mut seat in seats {
-            let rest = seat.rest.get_mut();
+        for seat in seats {
+            // SAFETY: nobody else has anything of the pool.
+            let rest = seat.rest.with_mut(|rest| unsafe { &mut *rest });
             rest.marks.iter().flatten().for_each(|mark| mark.wait());
             self.give_back(rest.own);
         }
@@ -300,12 +301,12 @@ impl Lease {
 
     fn rest(&self) -> &Rest {
         // SAFETY: the buffer is ours, so is its seat; `&self` excludes writes of it.
-        unsafe { &*self.body().seats[self.index as usize].rest.get() }
+        self.body().seats[self.index as usize].rest.with(|rest| unsafe { &*rest })
     }
 
     fn rest_mut(&mut self) -> &mut Rest {
         // SAFETY: as above, and `&mut self` excludes other uses.
-        unsafe { &mut *self.body().seats[self.index as usize].rest.get() }
+        self.body().seats[self.index as usize].rest.with_mut(|rest| unsafe { &mut *rest })
     }
 
     /// Where the data begins: the buffer, or what the model made of its own.

@@ -5,8 +5,7 @@
 //! empty: fair among the rows that always have something, ascending for a consumer that empties the outbox each tick.
 //! A row waits for at most one chunk of each other row.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::word::Row;
 
 /// See the module's comment.

@@ -5,11 +5,12 @@
 //! `head`; the claimant alone touches the cell until it moves the stamp on. Unlike the common forms of this queue, one
 //! that finds a neighbour in the middle of its turn says so ([`Take::Busy`], or full) instead of waiting for it.
 
-use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
+
+use crate::sync::UnsafeCell;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 struct Cell<T> {
     stamp: AtomicUsize,
@@ -74,7 +75,7 @@ impl<T> Ring<T> {
             match self.tail.compare_exchange_weak(tail, tail.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
                     // SAFETY: stamp == position and the claim succeeded: nobody else touches the cell till the store.
-                    unsafe { (*cell.value.get()).write(value) };
+                    cell.value.with_mut(|place| unsafe { (*place).write(value) });
                     // Release: whoever sees the stamp sees the value.
                     cell.stamp.store(tail.wrapping_add(1), Ordering::Release);
                     return Ok(());
@@ -109,7 +110,7 @@ impl<T> Ring<T> {
             match self.head.compare_exchange_weak(head, head.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
                     // SAFETY: stamp == position + 1 and the claim succeeded: the value is whole and ours alone.
-                    let value = unsafe { (*cell.value.get()).assume_init_read() };
+                    let value = cell.value.with_mut(|place| unsafe { (*place).assume_init_read() });
                     // Release: the next producer of this cell sees that it was read.
                     cell.stamp.store(head.wrapping_add(self.cells.len()), Ordering::Release);
                     return Take::Item(value);

@@ -5,7 +5,8 @@
 //! but for its fence, which the thread sanitizer does not know.)
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// One owner's part: see the module's comment.
 pub struct Tally(NonNull<Counts>);

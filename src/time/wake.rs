@@ -4,8 +4,7 @@
 //! makes something, *then* looks whether anybody is counted. Both looks are SeqCst, so at least one of them sees the
 //! other. The only file that knows how a thread is put to sleep.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
-
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::word::Nanos;
 
 /// Any number of sleepers, any number of wakers.
@@ -13,8 +12,8 @@ pub struct Wake {
     sleepers: AtomicU32,
     /// Grows with each wake-up that somebody may have been asleep for.
     epoch: AtomicU32,
-    #[cfg(not(target_os = "linux"))]
-    portable: (parking_lot::Mutex<()>, parking_lot::Condvar),
+    #[cfg(any(loom, not(target_os = "linux")))]
+    portable: (crate::sync::Mutex<()>, crate::sync::Condvar),
 }
 
 impl Default for Wake {
@@ -22,7 +21,7 @@ impl Default for Wake {
         Wake {
             sleepers: AtomicU32::new(0),
             epoch: AtomicU32::new(0),
-            #[cfg(not(target_os = "linux"))]
+            #[cfg(any(loom, not(target_os = "linux")))]
             portable: Default::default(),
         }
     }
@@ -60,7 +59,7 @@ impl Wake {
         woken
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(loom)))]
     fn wake_all(&self) {
         // SAFETY: a futex call on a word that lives as long as `self`.
         unsafe {
@@ -68,8 +67,8 @@ impl Wake {
         };
     }
 
-    /// Returns when woken, at the deadline, or early.
-    #[cfg(target_os = "linux")]
+    /// Returns when woken, at the deadline, or early; at once if `epoch` has passed.
+    #[cfg(all(target_os = "linux", not(loom)))]
     fn sleep_while(&self, epoch: u32, deadline: Option<Nanos>) {
         let until = deadline.map(|at| libc::timespec {
             tv_sec: (at / 1_000_000_000) as libc::time_t,
@@ -82,21 +81,22 @@ impl Wake {
         unsafe { libc::syscall(libc::SYS_futex, self.epoch.as_ptr(), operation, epoch, until, 0usize, u32::MAX) };
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(loom, not(target_os = "linux")))]
     fn wake_all(&self) {
         drop(self.portable.0.lock());
         self.portable.1.notify_all();
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(any(loom, not(target_os = "linux")))]
     fn sleep_while(&self, epoch: u32, deadline: Option<Nanos>) {
-        let mut guard = self.portable.0.lock();
+        // Nobody panics with the lock.
+        let Ok(guard) = self.portable.0.lock() else { return };
         if self.epoch.load(Ordering::SeqCst) == epoch {
             match deadline {
-                None => self.portable.1.wait(&mut guard),
+                None => drop(self.portable.1.wait(guard)),
                 Some(at) => {
                     let left = std::time::Duration::from_nanos(at.saturating_sub(super::real_now()));
-                    self.portable.1.wait_for(&mut guard, left);
+                    drop(self.portable.1.wait_timeout(guard, left));
                 }
             }
         }
@@ -134,5 +134,60 @@ mod tests {
     #[test]
     fn a_deadline_that_has_passed_does_not_sleep() {
         assert!(!Wake::default().sleep(Some(0), || false));
+    }
+}
+
+/// In every order of their steps; of the portable way to sleep, which the other must equal.
+#[cfg(all(test, loom))]
+mod interleavings {
+    use std::sync::Arc;
+
+    use loom::thread;
+
+    use super::*;
+    use crate::sync::atomic::AtomicBool;
+    use crate::sync::in_every_order;
+
+    fn make(wake: &Wake, thing: &AtomicBool) {
+        thing.store(true, Ordering::Relaxed);
+        wake.notify();
+    }
+
+    fn sleep(wake: &Wake, thing: &AtomicBool) {
+        assert!(wake.sleep(None, || thing.load(Ordering::Relaxed)));
+    }
+
+    /// Each waits for a thing of its own. One that slept on would be a deadlock, which the checker reports.
+    #[test]
+    fn nobody_sleeps_through_what_was_made_for_him() {
+        for sleepers in [1, 2] {
+            in_every_order(3, move || {
+                let wake = Arc::new(Wake::default());
+                let things: Vec<_> = (0..2).map(|_| Arc::new(AtomicBool::new(false))).collect();
+                let others: Vec<_> = things[..sleepers]
+                    .iter()
+                    .map(|thing| {
+                        let (wake, thing) = (wake.clone(), thing.clone());
+                        thread::spawn(move || sleep(&wake, &thing))
+                    })
+                    .collect();
+                things.iter().for_each(|thing| make(&wake, thing));
+                others.into_iter().for_each(|other| other.join().unwrap());
+            });
+        }
+    }
+
+    #[test]
+    fn any_of_two_makers_wakes_and_who_has_what_it_wants_is_not_woken() {
+        in_every_order(3, || {
+            let (wake, thing) = (Arc::new(Wake::default()), Arc::new(AtomicBool::new(false)));
+            let makers = [(); 2].map(|()| {
+                let (wake, thing) = (wake.clone(), thing.clone());
+                thread::spawn(move || make(&wake, &thing))
+            });
+            sleep(&wake, &thing);
+            makers.into_iter().for_each(|maker| maker.join().unwrap());
+            assert_eq!(wake.sleepers.load(Ordering::Relaxed), 0);
+        });
     }
 }
