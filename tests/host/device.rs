@@ -26,7 +26,8 @@ struct State {
     /// By handle: `None` once freed.
     events: Vec<Option<Event>>,
     calls: Calls,
-    failing: Option<(Function, rte_status)>,
+    /// What fails, with what, and how many calls of it go well before.
+    failing: Option<(Function, rte_status, u64)>,
     complaints: Vec<String>,
 }
 
@@ -144,7 +145,12 @@ impl Device {
 
     /// From now on this function fails with this status; `None`: none does.
     pub fn fail(&self, failing: Option<(Function, rte_status)>) {
-        self.state().failing = failing;
+        self.state().failing = failing.map(|(function, status)| (function, status, 0));
+    }
+
+    /// As that, after so many more calls of it.
+    pub fn fail_after(&self, calls: u64, function: Function, status: rte_status) {
+        self.state().failing = Some((function, status, calls));
     }
 
     /// Breaches of the contract so far.
@@ -198,8 +204,13 @@ impl State {
     }
 
     /// What a function is to return in any case.
-    fn failure(&self, function: Function) -> Option<rte_status> {
-        self.failing.filter(|(failing, _)| *failing == function).map(|(_, status)| status)
+    fn failure(&mut self, function: Function) -> Option<rte_status> {
+        let (_, status, left) = self.failing.as_mut().filter(|(failing, ..)| *failing == function)?;
+        if *left == 0 {
+            return Some(*status);
+        }
+        *left -= 1;
+        None
     }
 }
 
