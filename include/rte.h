@@ -510,7 +510,8 @@ typedef struct rte_model {
     /// Engine's thread, stream NULL: the rows of the batch just collected that did not fail.
     rte_stage_fn finalize;
     /// RTE_MODEL_OWN_OUTPUT: once for each pointer that became a chunk's, when its consumer has released it, or it was lost,
-    /// and `ready` and the consumer's stream have passed. On any thread, also after rte_engine_free, but before `destroy`.
+    /// and `ready` and the consumer's stream have passed: in the tick after that, if not before. On any thread, also after
+    /// rte_engine_free, but before `destroy`.
     void (*release_output)(void *user, void *data);
     /// "Level 2": your own loop instead of stages, on rte_engine_start's thread or in rte_engine_run, once. It has the other
     /// ends of the two queues: rte_inbox_wait, rte_inbox_pop, rte_outbox_push; these say what it is to do. Used beside it:
@@ -987,8 +988,8 @@ RTE_API rte_status rte_engine_stop(struct rte_engine *engine, uint64_t timeout_n
 /// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
 /// returns at once. What that thread is in may return later: no callback of the model, not even `destroy`, and no function
 /// of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this engine: only asks for
-/// the stop and logs an error. NULL is fine. Outputs not yet
-/// released stay valid. No other call on this engine may run or come after.
+/// the stop and logs an error. NULL is fine. Outputs not yet released stay valid; waits for the streams on which others
+/// were. No other call on this engine may run or come after.
 ///
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.
 RTE_API void rte_engine_free(struct rte_engine *engine);

@@ -315,8 +315,8 @@ pub unsafe extern "C" fn rte_engine_stop(
 /// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
 /// returns at once. What that thread is in may return later: no callback of the model, not even `destroy`, and no function
 /// of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this engine: only asks for
-/// the stop and logs an error. NULL is fine. Outputs not yet
-/// released stay valid. No other call on this engine may run or come after.
+/// the stop and logs an error. NULL is fine. Outputs not yet released stay valid; waits for the streams on which others
+/// were. No other call on this engine may run or come after.
 ///
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.
 #[unsafe(no_mangle)]

@@ -241,7 +241,8 @@ pub struct rte_model {
     /// Engine's thread, stream NULL: the rows of the batch just collected that did not fail.
     pub finalize: rte_stage_fn,
     /// RTE_MODEL_OWN_OUTPUT: once for each pointer that became a chunk's, when its consumer has released it, or it was lost,
-    /// and `ready` and the consumer's stream have passed. On any thread, also after rte_engine_free, but before `destroy`.
+    /// and `ready` and the consumer's stream have passed: in the tick after that, if not before. On any thread, also after
+    /// rte_engine_free, but before `destroy`.
     pub release_output: Option<unsafe extern "C-unwind" fn(user: *mut c_void, data: *mut c_void)>,
     /// "Level 2": your own loop instead of stages, on rte_engine_start's thread or in rte_engine_run, once. It has the other
     /// ends of the two queues: rte_inbox_wait, rte_inbox_pop, rte_outbox_push; these say what it is to do. Used beside it:
