@@ -414,6 +414,7 @@ impl Random {
 const MESSAGES: u64 = 10_000;
 const ROWS: u32 = 4;
 const DEPTH: u32 = 3;
+const INBOX: u32 = 64;
 
 /// One run of random messages, turns of the loop and pops: each equals the small model.
 fn random_run(seed: u64, policy: Policy) -> BTreeMap<&'static str, u64> {
@@ -422,8 +423,7 @@ fn random_run(seed: u64, policy: Policy) -> BTreeMap<&'static str, u64> {
         Policy::DropNewest => RTE_DROP_NEWEST,
         Policy::Hold => RTE_HOLD,
     };
-    // Few places for notices: one that is not given back is missed soon.
-    let options = rte_engine_options { outbox_policy: number, outbox_depth: DEPTH, inbox_capacity: 64, ..options() };
+    let options = rte_engine_options { outbox_policy: number, outbox_depth: DEPTH, inbox_capacity: INBOX, ..options() };
     println!("seed {seed}, {policy:?}");
     let mut model = Model::new(ROWS, DEPTH as usize, policy);
     let used = Mutex::new(BTreeMap::new());
@@ -454,11 +454,26 @@ fn random_run(seed: u64, policy: Policy) -> BTreeMap<&'static str, u64> {
             pop_one(ends, &mut model);
         }
         assert_eq!(ends.output().err(), Some(AGAIN));
+        check_places(ends);
         *used.lock().unwrap() = std::mem::take(&mut model.used);
         OK
     });
     assert_eq!(status, OK);
     used.into_inner().unwrap()
+}
+
+/// Each place for a notice that was paid for and not used has been given back.
+fn check_places(ends: Ends) {
+    (0..6).for_each(|session| _ = ends.tell(RTE_DETACHED, session));
+    while ends.output().is_ok() {}
+    let mut told = 0;
+    // An ATTACH pays for three, of which a REJECTED that nobody pops keeps one.
+    while ends.push(message(RTE_ATTACH, 0), &[]) == OK {
+        ends.pop().unwrap();
+        assert_eq!(ends.say(status(RTE_REJECTED, 0, -1000)), OK);
+        told += 1;
+    }
+    assert_eq!(told, 3 * (2 * ROWS + INBOX) - 2);
 }
 
 fn pop_one(ends: Ends, model: &mut Model) {

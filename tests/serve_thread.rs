@@ -13,6 +13,9 @@ use std::sync::mpsc::{Sender, channel};
 use driver::*;
 use serve_host::*;
 
+/// What takes so long hangs.
+const HANG: u64 = 60_000_000_000;
+
 /// An engine with its loop on a thread of its own.
 struct Started<'a> {
     host: Host,
@@ -112,6 +115,44 @@ fn a_loop_that_holds_chunks_back_is_woken_by_the_pop_that_makes_room() {
     assert_eq!(started.end().len(), 2);
 }
 
+#[test]
+fn a_loop_that_holds_chunks_back_is_woken_by_the_release_that_makes_room() {
+    let options = rte_engine_options { outbox_depth: 2, held_max: 1, outbox_policy: RTE_HOLD, ..options() };
+    let started = Started::new(1, &options, |ends| {
+        let mut next = 0;
+        loop {
+            while let Ok(shown) = ends.pop() {
+                assert_eq!(ends.tell(RTE_ATTACHED, shown.session), OK);
+            }
+            while ends.chunk(1, next) == OK {
+                next += 1;
+            }
+            match ends.wait(u64::MAX) {
+                OK => {}
+                status => return status,
+            }
+        }
+    });
+    started.ends().send(RTE_ATTACH, 1, 0);
+    assert_eq!(started.next().0, RTE_ATTACHED);
+    // One buffer is the loop's, the others are held here.
+    let mut held: [rte_output; 3] = zeroed();
+    for index in 0..300 {
+        let place = &mut held[index as usize % 3];
+        // SAFETY: the engine lives; what was popped is released once.
+        unsafe {
+            rte_output_release(place, null_mut());
+            while rte_outbox_pop(started.host.engine, place) != OK {
+                assert_eq!(rte_outbox_wait(started.host.engine, HANG), OK, "chunk {index} does not come");
+            }
+        }
+        assert_eq!((place.kind, place.index), (RTE_CHUNK, index));
+    }
+    // SAFETY: as above.
+    held.iter_mut().for_each(|output| unsafe { rte_output_release(output, null_mut()) });
+    started.end();
+}
+
 // ---- borrowed values
 
 /// Counts releases.
@@ -178,13 +219,19 @@ fn borrowed_values_are_readable_until_the_next_pop_and_released_once() {
 fn a_loop_that_dies_or_never_ran_releases_what_it_was_lent() {
     for end in [-1000, DEAD, CLOSED] {
         let counter = Counter::default();
-        run(1, &options(), |ends| {
+        let mut it = Loop::new(|ends| {
             counter.lend(ends, RTE_ATTACH, 1, b"first");
             counter.lend(ends, RTE_ACTION, 1, b"second");
             ends.pop().unwrap();
             end
         });
-        assert_eq!(counter.runs(), 2, "status {end}");
+        let host = Host::new(&it.model(1), &options());
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_run(host.engine, null_mut()) }, DEAD);
+        it.check();
+        assert_eq!(counter.runs(), 1, "the one that was shown, when the loop returned {end}");
+        drop(host);
+        assert_eq!(counter.runs(), 2, "the one that was not, at the end");
     }
     let counter = Counter::default();
     let mut it = Loop::new(|_| panic!("never entered"));
@@ -217,13 +264,18 @@ unsafe extern "C-unwind" fn try_in_release(user: *mut c_void) {
 fn the_other_ends_are_the_loops_alone_on_its_thread() {
     let try_all = |ends: Ends| [ends.pop().map_or_else(|status| status, |_| OK), ends.wait(u64::MAX), ends.chunk(1, 0)];
     let (asks, answers) = channel::<()>();
-    let started = Started::new(2, &options(), |ends| {
+    let (go, gone) = channel::<()>();
+    let started = Started::new(2, &options(), move |ends| {
+        asks.send(()).unwrap();
+        gone.recv().unwrap();
         asks.send(()).unwrap();
         until_closed(ends, |_| {})
     });
-    assert_eq!(try_all(started.ends()), [STATE; 3], "started, but another thread");
     answers.recv().unwrap();
-    assert_eq!(try_all(started.ends()), [STATE; 3], "running, but another thread");
+    assert_eq!(try_all(started.ends()), [STATE; 3], "at work, but another thread");
+    go.send(()).unwrap();
+    answers.recv().unwrap();
+    assert_eq!(try_all(started.ends()), [STATE; 3], "waiting, but another thread");
     // SAFETY: the engine lives.
     unsafe {
         assert_eq!(rte_engine_tick(started.host.engine, 0), STATE);
@@ -305,6 +357,35 @@ fn a_wait_ends_by_a_push_a_stop_or_its_timeout() {
     }
     told.recv().unwrap();
     assert_eq!(started.end(), [said(RTE_REJECTED, 1, CLOSED.into(), 1)]);
+}
+
+#[test]
+fn what_is_said_wakes_its_consumer_while_the_loop_works_on() {
+    let (go, gone) = channel::<()>();
+    let (seen, is_seen) = channel::<()>();
+    let started = Started::new(1, &options(), move |ends| {
+        while ends.wait(u64::MAX) == OK {
+            ends.pop().unwrap();
+            assert_eq!(ends.tell(RTE_ATTACHED, 1), OK);
+            for index in 0..300 {
+                gone.recv().unwrap();
+                assert_eq!(ends.chunk(1, index), OK);
+                is_seen.recv().unwrap();
+            }
+        }
+        CLOSED
+    });
+    started.ends().send(RTE_ATTACH, 1, 0);
+    assert_eq!(started.next().0, RTE_ATTACHED);
+    for index in 0..300 {
+        go.send(()).unwrap();
+        while started.ends().output().is_err() {
+            // SAFETY: the engine lives.
+            assert_eq!(unsafe { rte_outbox_wait(started.host.engine, HANG) }, OK, "chunk {index} wakes nobody");
+        }
+        seen.send(()).unwrap();
+    }
+    started.end();
 }
 
 #[test]
