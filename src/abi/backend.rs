@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::guard::{answer_of, give_back};
 use super::message::{rte_event, rte_stream};
 use super::options::rte_backend;
 use crate::lane::{Events, Mark, Streams};
@@ -38,12 +39,12 @@ unsafe extern "C" fn wake(engine: *mut c_void) {
     bell.parked.notify();
 }
 
-/// Calls a function of the table that is there.
+/// Calls a function of the table that is there, as `$around` does.
 macro_rules! call {
-    ($self:ident . $name:ident ( $($argument:expr),* )) => {
+    ($around:ident, $self:ident . $name:ident ( $($argument:expr),* )) => {
         match $self.table.$name {
             // SAFETY: a callback of the host, with its own handles.
-            Some(function) => unsafe { function($self.table.user $(, $argument)*) },
+            Some(function) => $around(|| unsafe { function($self.table.user $(, $argument)*) }),
             None => unreachable!("checked when the table was read"),
         }
     };
@@ -63,30 +64,30 @@ impl Table {
 impl Events for Table {
     fn event(&self) -> Result<RawEvent, Status> {
         let mut event: rte_event = std::ptr::null_mut();
-        Status::of_callback(call!(self.event_new(&mut event)))?;
+        Status::of_callback(call!(answer_of, self.event_new(&mut event)))?;
         Ok(RawEvent(event.expose_provenance()))
     }
 
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Status> {
-        Status::of_callback(call!(self.record(event_of(event), stream_of(stream))))
+        Status::of_callback(call!(answer_of, self.record(event_of(event), stream_of(stream))))
     }
 
     fn query(&self, event: RawEvent) -> Result<bool, Status> {
-        match call!(self.query(event_of(event))) {
+        match call!(answer_of, self.query(event_of(event))) {
             code if code == Status::AGAIN.0 => Ok(false),
             code => Status::of_callback(code).map(|()| true),
         }
     }
 
     fn sync(&self, event: RawEvent, timeout: Nanos) -> Result<bool, Status> {
-        match call!(self.sync(event_of(event), timeout)) {
+        match call!(answer_of, self.sync(event_of(event), timeout)) {
             code if code == Status::TIMEOUT.0 => Ok(false),
             code => Status::of_callback(code).map(|()| true),
         }
     }
 
     fn free(&self, event: RawEvent) {
-        call!(self.event_free(event_of(event)));
+        call!(give_back, self.event_free(event_of(event)));
     }
 }
 
@@ -94,7 +95,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         if let (true, Some(destroy)) = (*self.is_taken.get_mut(), self.table.destroy) {
             // SAFETY: the last call: lanes and outputs have let go of the table.
-            unsafe { destroy(self.table.user) };
+            give_back(|| unsafe { destroy(self.table.user) });
         }
     }
 }
@@ -138,22 +139,27 @@ impl Streams for HostStreams {
         self.is_open = true;
         if let (Lane::Hot, Some(set_wake)) = (lane, self.table.table.set_wake) {
             let bell = (&raw const self.table.bell).cast_mut().cast();
-            // SAFETY: a callback of the host; the bell outlives the NULL that `close` sends.
-            unsafe { set_wake(self.table.table.user, Some(wake), bell) };
+            let user = self.table.table.user;
+            let set = || {
+                // SAFETY: a callback of the host; the bell outlives the NULL that `close` sends.
+                unsafe { set_wake(user, Some(wake), bell) };
+                0
+            };
+            Status::of_callback(answer_of(set))?;
         }
         if self.lent[lane.at()] != RawStream(0) {
             return Ok(self.lent[lane.at()]);
         }
         let mut stream: rte_stream = std::ptr::null_mut();
         let table = &self.table;
-        Status::of_callback(call!(table.stream_new(lane.at() as u32, &mut stream)))?;
+        Status::of_callback(call!(answer_of, table.stream_new(lane.at() as u32, &mut stream)))?;
         self.made.push(RawStream(stream.expose_provenance()));
         Ok(RawStream(stream.expose_provenance()))
     }
 
     fn wait(&mut self, stream: RawStream, event: RawEvent) -> Result<(), Status> {
         let table = &self.table;
-        Status::of_callback(call!(table.wait(stream_of(stream), event_of(event))))
+        Status::of_callback(call!(answer_of, table.wait(stream_of(stream), event_of(event))))
     }
 
     fn events(&self) -> Arc<dyn Events> {
@@ -163,11 +169,11 @@ impl Streams for HostStreams {
     fn close(&mut self) {
         let table = &self.table;
         for stream in self.made.drain(..) {
-            call!(table.stream_free(stream_of(stream)));
+            call!(give_back, table.stream_free(stream_of(stream)));
         }
         if let (true, Some(set_wake)) = (self.is_open, table.table.set_wake) {
             // SAFETY: a callback of the host: no more wake-ups.
-            unsafe { set_wake(table.table.user, None, std::ptr::null_mut()) };
+            give_back(|| unsafe { set_wake(table.table.user, None, std::ptr::null_mut()) });
         }
     }
 

@@ -1,4 +1,5 @@
-//! What stands around every export: no panic gets out, no call works in a forked child, no NULL handle is followed.
+//! What stands around every export: no panic gets out, no call works in a forked child, no NULL handle is followed. And
+//! around the host's callbacks: a panic of one (it may be written in Rust) is no panic of ours.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -31,6 +32,16 @@ pub(super) fn guard(call: impl FnOnce() -> rte_status) -> rte_status {
         return Status::FORKED.0;
     }
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Status::DEAD.0)
+}
+
+/// What a callback of the host answers; a panic of it is DEAD.
+pub(super) fn answer_of(callback: impl FnOnce() -> rte_status) -> rte_status {
+    catch_unwind(AssertUnwindSafe(callback)).unwrap_or(Status::DEAD.0)
+}
+
+/// Runs a callback of the host on which nothing hangs: that gives something back, or writes a line. A panic of it ends here.
+pub(super) fn give_back(callback: impl FnOnce()) {
+    drop(catch_unwind(AssertUnwindSafe(callback)));
 }
 
 fn forked() -> Failure {
@@ -96,4 +107,38 @@ pub(super) fn with_engine(
 /// Whether this is a forked child.
 pub(super) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::resume_unwind;
+    use std::ptr::null_mut;
+
+    use super::*;
+
+    const DEAD: rte_status = Status::DEAD.0;
+
+    /// A panic without the hook's message.
+    fn fall<T>() -> T {
+        resume_unwind(Box::new("on purpose"))
+    }
+
+    fn words(error: &rte_error) -> String {
+        error.message.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char).collect()
+    }
+
+    #[test]
+    fn a_panic_in_a_call_without_an_engine_is_its_status() {
+        let mut error = rte_error { status: 1, message: [0; 252] };
+        assert_eq!(guard(fall), DEAD);
+        assert_eq!(guard_cold(&mut error, fall), DEAD);
+        assert_eq!((error.status, words(&error).as_str()), (DEAD, "a panic of the library's own"));
+        assert_eq!(guard_cold(null_mut(), fall), DEAD);
+    }
+
+    #[test]
+    fn a_panic_in_a_callback_is_an_answer_or_nothing() {
+        assert_eq!((answer_of(fall), answer_of(|| -1234)), (DEAD, -1234));
+        give_back(fall);
+    }
 }

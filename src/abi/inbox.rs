@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use arrayvec::ArrayVec;
 
 use super::engine::rte_engine;
-use super::guard::with_engine;
+use super::guard::{give_back, with_engine};
 use super::message::*;
 use super::status::rte_status;
 use crate::conditioning::{Element, KeySpec, Lent, MAX_KEYS, Release};
@@ -82,11 +82,11 @@ fn refused(engine: &Engine, why: Refused) -> Status {
 
 fn run_release([release, user]: [usize; 2]) {
     // SAFETY: the two words are the `release` and `release_user` of a message, put together in `push`.
-    unsafe {
+    give_back(|| unsafe {
         let release: unsafe extern "C-unwind" fn(*mut c_void) =
             std::mem::transmute(std::ptr::with_exposed_provenance::<()>(release));
         release(std::ptr::with_exposed_provenance_mut(user));
-    }
+    });
 }
 
 fn read_kind(message: &rte_message) -> Result<Kind, Status> {

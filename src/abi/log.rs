@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
+use super::guard::give_back;
 use crate::telemetry::{Level, Log};
 
 /// Log level: something ended that should not have.
@@ -50,7 +51,7 @@ impl Sink {
     fn write(&self, level: Level, line: &str) {
         let line = CString::new(line.replace('\0', " ")).unwrap_or_default();
         // SAFETY: a callback of the host, with a NUL-terminated line.
-        unsafe { (self.write)(self.user, level as u32, line.as_ptr()) };
+        give_back(|| unsafe { (self.write)(self.user, level as u32, line.as_ptr()) });
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::engine::rte_engine;
+use super::guard::{answer_of, give_back};
 use super::manifest;
 use super::message::{rte_stream, rte_value};
 use super::status::rte_status;
@@ -301,7 +302,7 @@ impl Drop for CModel {
     fn drop(&mut self) {
         if let (true, Some(destroy)) = (*self.is_taken.get_mut(), self.table.destroy) {
             // SAFETY: the last callback: everything that calls the model held it.
-            unsafe { destroy(self.table.user) };
+            give_back(|| unsafe { destroy(self.table.user) });
         }
     }
 }
@@ -315,13 +316,13 @@ impl Model for CModel {
         let Some(init) = self.table.init else { return Ok(()) };
         let streams = streams.map(stream_of);
         // SAFETY: a callback of the host, on the engine's thread, with three streams.
-        Status::of_callback(unsafe { init(self.table.user, streams.as_ptr()) })
+        Status::of_callback(answer_of(|| unsafe { init(self.table.user, streams.as_ptr()) }))
     }
 
     fn release_output(&self, address: usize) {
         if let Some(release) = self.table.release_output {
             // SAFETY: a callback of the host, once with each pointer that it stored.
-            unsafe { release(self.table.user, std::ptr::with_exposed_provenance_mut(address)) };
+            give_back(|| unsafe { release(self.table.user, std::ptr::with_exposed_provenance_mut(address)) });
         }
     }
 
@@ -336,7 +337,7 @@ impl Model for CModel {
         let Some(hook) = hook else { return Ok(()) };
         let mut view = view(batch, call);
         // SAFETY: a callback of the host; `view` points into `batch`, whose addresses outlive the batch's work.
-        let code = unsafe { hook(self.table.user, &mut view, stream_of(stream)) };
+        let code = answer_of(|| unsafe { hook(self.table.user, &mut view, stream_of(stream)) });
         if call == Call::Ready && code == Status::AGAIN.0 {
             return Err(Status::AGAIN);
         }
