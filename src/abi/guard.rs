@@ -112,10 +112,19 @@ pub(super) fn is_forked() -> bool {
 #[cfg(test)]
 mod tests {
     use std::panic::resume_unwind;
-    use std::ptr::null_mut;
+    use std::ptr::{null, null_mut};
 
+    use super::super::engine::*;
+    use super::super::inbox::rte_inbox_push;
+    use super::super::info::{rte_engine_get_info, rte_engine_info};
+    use super::super::message::{RTE_ATTACH, rte_message};
+    use super::super::model::rte_model;
+    use super::super::outbox::{rte_outbox_pop, rte_outbox_wait, rte_output_release};
+    use super::super::output::{RTE_DEAD, rte_output};
+    use super::super::reference::rte_reference_model;
     use super::*;
 
+    const OK: rte_status = 0;
     const DEAD: rte_status = Status::DEAD.0;
 
     /// A panic without the hook's message.
@@ -123,8 +132,51 @@ mod tests {
         resume_unwind(Box::new("on purpose"))
     }
 
+    fn zeroed<T>() -> T {
+        // SAFETY: used for the C structs of rte.h alone, of which zero is a value.
+        unsafe { std::mem::zeroed() }
+    }
+
     fn words(error: &rte_error) -> String {
         error.message.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char).collect()
+    }
+
+    fn engine() -> *mut rte_engine {
+        let mut model = rte_model { struct_size: size_of::<rte_model>() as u32, ..zeroed() };
+        let mut engine = null_mut();
+        // SAFETY: valid places.
+        unsafe {
+            assert_eq!(rte_reference_model(&mut model), OK);
+            assert_eq!(rte_engine_new(&model, null(), &mut engine, null_mut()), OK);
+        }
+        engine
+    }
+
+    fn health(engine: *mut rte_engine) -> rte_status {
+        let mut info = rte_engine_info { struct_size: size_of::<rte_engine_info>() as u32, ..zeroed() };
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_get_info(engine, &mut info) }, OK);
+        info.health
+    }
+
+    fn push(engine: *mut rte_engine) -> rte_status {
+        // SAFETY: the engine lives.
+        unsafe { rte_inbox_push(engine, &rte_message { kind: RTE_ATTACH, session: 7, ..zeroed() }) }
+    }
+
+    /// Pops all; gives the last kind, and why there is no more.
+    fn pop_all(engine: *mut rte_engine) -> (u32, rte_status) {
+        let (mut last, mut output) = (0, zeroed::<rte_output>());
+        // SAFETY: the engine lives; each output is released once.
+        unsafe {
+            loop {
+                match rte_outbox_pop(engine, &mut output) {
+                    OK => last = output.kind,
+                    status => return (last, status),
+                }
+                rte_output_release(&mut output, null_mut());
+            }
+        }
     }
 
     #[test]
@@ -140,5 +192,54 @@ mod tests {
     fn a_panic_in_a_callback_is_an_answer_or_nothing() {
         assert_eq!((answer_of(fall), answer_of(|| -1234)), (DEAD, -1234));
         give_back(fall);
+    }
+
+    #[test]
+    fn a_panic_in_a_call_ends_an_engine_that_nobody_drives() {
+        let (engine, other) = (engine(), engine());
+        let mut error = rte_error { status: 1, message: [0; 252] };
+        assert_eq!(push(engine), OK);
+        // SAFETY: the engines live until they are freed.
+        unsafe {
+            assert_eq!(rte_engine_tick(engine, 0), OK);
+            assert_eq!(with_engine_cold(engine, &mut error, |_| fall()), DEAD);
+            assert_eq!((error.status, words(&error).as_str()), (DEAD, "a panic of the library's own"));
+            assert_eq!(with_engine(engine, |_| fall()), DEAD, "once more");
+            assert_eq!((push(engine), health(engine)), (DEAD, DEAD));
+            assert_eq!(pop_all(engine), (RTE_DEAD, DEAD));
+            assert_eq!(rte_outbox_wait(engine, u64::MAX), DEAD);
+            assert_eq!((rte_engine_tick(engine, 0), rte_engine_start(engine, null_mut())), (DEAD, DEAD));
+            assert_eq!(rte_engine_stop(engine, u64::MAX, null_mut()), OK);
+            assert_eq!(pop_all(engine), (0, DEAD), "nothing comes after the end");
+            rte_engine_free(engine);
+            assert_eq!((push(other), rte_engine_tick(other, 0), health(other)), (OK, OK, OK));
+            rte_engine_free(other);
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_call_ends_an_engine_that_is_asleep_and_wakes_who_waits() {
+        struct Handle(*mut rte_engine);
+        // SAFETY: as rte.h says of the functions that are called with it.
+        unsafe impl Send for Handle {}
+
+        let engine = engine();
+        // SAFETY: the engine lives until it is freed, when all threads were joined.
+        unsafe {
+            assert_eq!(rte_engine_start(engine, null_mut()), OK);
+            let handle = Handle(engine);
+            let waiter = std::thread::spawn(move || {
+                let handle = handle;
+                while rte_outbox_wait(handle.0, u64::MAX) == OK {
+                    assert_eq!(pop_all(handle.0), (RTE_DEAD, DEAD));
+                }
+            });
+            assert_eq!(with_engine(engine, |_| fall()), DEAD);
+            waiter.join().unwrap();
+            assert_eq!((push(engine), health(engine)), (DEAD, DEAD));
+            assert_eq!(rte_engine_stop(engine, u64::MAX, null_mut()), OK);
+            assert_eq!(pop_all(engine), (0, DEAD));
+            rte_engine_free(engine);
+        }
     }
 }

@@ -283,7 +283,8 @@ impl Cohort {
     pub(super) fn check(&self) -> Result<(), Fault> {
         let abandoned =
             || self.target.watch.is_abandoned().then_some(Fault { stage: hook::NONE, status: Status::DEAD });
-        self.death.or_else(|| self.lanes.fault()).or_else(abandoned).map_or(Ok(()), Err)
+        let fault = self.death.or_else(|| self.lanes.fault()).or_else(abandoned);
+        fault.or_else(|| self.shared.poison()).map_or(Ok(()), Err)
     }
 
     pub(super) fn busy(&self) -> Result<Progress, Fault> {

@@ -50,10 +50,7 @@ pub fn drive(shared: &Shared, cohort: &mut Cohort, settings: &Settings) -> Resul
             Some(pace) => await_point(shared, pace, outlook),
         }
     }
-    // A panic of ours on another thread has ended it already: there is nobody to tell anything.
-    if shared.death.load(Ordering::SeqCst) == 0 {
-        close(shared, cohort)?;
-    }
+    close(shared, cohort)?;
     shared.log.say(Level::Info, || "the engine has stopped".to_string());
     Ok(())
 }

@@ -66,6 +66,9 @@ struct Driver {
     has_ended: bool,
 }
 
+/// Of a panic nobody knows the stage.
+const PANICKED: Fault = Fault { stage: hook::NONE, status: Status::DEAD };
+
 /// See the module's comment.
 pub struct Engine {
     /// What any thread may touch.
@@ -83,6 +86,8 @@ pub struct Engine {
     /// What opening came to: 1 = not known yet, 0, or why it failed.
     opened: AtomicI32,
     timed_out: AtomicBool,
+    /// The outbox was told of the death.
+    death_is_told: AtomicBool,
 }
 
 impl Engine {
@@ -104,6 +109,7 @@ impl Engine {
             over: Wake::default(),
             opened: AtomicI32::new(1),
             timed_out: AtomicBool::new(false),
+            death_is_told: AtomicBool::new(false),
         })
     }
 
@@ -253,7 +259,7 @@ impl Engine {
         // The handle that the host has is this address.
         let result = self.model.serve(RawEngine(std::ptr::from_ref(self).expose_provenance()));
         if self.death().is_some() {
-            return Ok(());
+            return Err(PANICKED);
         }
         let was_asked = self.shared.stopping.load(Ordering::SeqCst);
         match result {
@@ -274,34 +280,36 @@ impl Engine {
         serving.try_lock().filter(|serving| serving.is_open())
     }
 
-    /// The driving thread has nothing more to do. See `end`.
+    /// The driving thread has nothing more to do: whatever callback still runs is inside. See `end`.
     fn conclude(&self, driver: &mut Driver, result: std::thread::Result<Result<(), Fault>>, until: Nanos) -> bool {
-        if let Some(serving) = &self.serving {
-            serving.lock().abandon();
-        }
-        let panicked = Fault { stage: hook::NONE, status: Status::DEAD };
-        let result = result.map(|result| result.inspect_err(|_| driver.cohort.iter_mut().for_each(Cohort::last_words)));
-        let result = result.unwrap_or(Err(panicked));
-        driver.cohort.iter().for_each(|cohort| cohort.end_record(result.err()));
-        if let Err(fault) = result {
-            self.die(fault, self.shared.counters.ticks.load(Ordering::Relaxed));
-            let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
-        }
-        self.end(driver, until)
+        self.shared.watch.driving(|| {
+            if let Some(serving) = &self.serving {
+                serving.lock().abandon();
+            }
+            let last_words = |_: &Fault| driver.cohort.iter_mut().for_each(Cohort::last_words);
+            let result = result.map(|result| result.inspect_err(last_words)).unwrap_or(Err(PANICKED));
+            driver.cohort.iter().for_each(|cohort| cohort.end_record(result.err()));
+            if let Err(fault) = result {
+                self.die(fault);
+                let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
+            }
+            self.end(driver, until)
+        })
     }
 
     /// Whether no callback runs or will run. Those that a death has left running are waited for until `until`.
     fn end(&self, driver: &mut Driver, until: Nanos) -> bool {
-        // The last callbacks; a panic there can end no more than this.
-        let last = AssertUnwindSafe(|| {
-            let is_over = match (self.death(), &mut driver.cohort) {
+        let is_over = self.shared.watch.driving(|| {
+            // A panic in what is left can end no more than this.
+            let halt = AssertUnwindSafe(|| match (self.death(), &mut driver.cohort) {
                 (Some(_), Some(cohort)) => cohort.halt(until),
                 _ => true,
-            };
-            self.shared.hand_over();
+            });
+            let is_over = catch_unwind(halt).unwrap_or(true);
+            let _ = catch_unwind(AssertUnwindSafe(|| self.shared.hand_over()));
             is_over
         });
-        if !self.shared.watch.driving(|| catch_unwind(last)).unwrap_or(true) {
+        if !is_over {
             return false;
         }
         driver.has_ended = true;
@@ -310,8 +318,16 @@ impl Engine {
         true
     }
 
-    /// The engine is dead: pushes and waits say so, what was delivered can still be popped.
-    fn die(&self, fault: Fault, tick: u64) {
+    /// The engine is dead: pushes and waits say so, what was delivered can still be popped. By whoever has the driver, so
+    /// that nothing is delivered after it.
+    fn die(&self, fault: Fault) {
+        if self.death_is_told.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let tick = self.shared.counters.ticks.load(Ordering::Relaxed);
+        let _ = self.shared.death.compare_exchange(0, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
+        self.shared.inbox.close();
+        self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
         let name = self.model.manifest().stage_name(fault.stage);
         let line = || match self.settings.threads.refusal() {
             Some(refusal) => format!("the engine is dead: {refusal}"),
@@ -320,16 +336,17 @@ impl Engine {
         if !self.shared.watch.is_abandoned() {
             self.shared.log.say(Level::Error, line);
         }
-        self.shared.death.store(fault.status.0, Ordering::SeqCst);
-        self.shared.inbox.close();
-        self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
     }
 
-    /// Ends an engine whose boundary caught a panic of ours.
+    /// Ends an engine whose boundary caught a panic of ours. Never waits: who drives it just now finds it dead and tells; if
+    /// nobody does, it is told here.
     pub fn poison(&self) {
-        if self.death().is_none() {
-            self.die(Fault { stage: hook::NONE, status: Status::DEAD }, 0);
-            self.ask_to_stop();
+        let _ = self.shared.death.compare_exchange(0, Status::DEAD.0, Ordering::SeqCst, Ordering::Relaxed);
+        self.ask_to_stop();
+        if let Some(driver) = self.driver.try_lock()
+            && !driver.has_ended
+        {
+            self.shared.watch.driving(|| self.die(PANICKED));
         }
     }
 
@@ -384,6 +401,11 @@ impl Engine {
         }
         self.refuse_unheeded().and_then(|()| self.claim(Mode::Ticked, true)).map_err(|failure| failure.status)?;
         if self.death().is_some() {
+            if let Some(mut driver) = self.driver.try_lock()
+                && !driver.has_ended
+            {
+                self.bury(&mut driver, real_now().saturating_add(wait));
+            }
             return Err(Status::DEAD);
         }
         if self.shared.stopping.load(Ordering::SeqCst) {
@@ -409,6 +431,14 @@ impl Engine {
                 Err(Status::DEAD)
             }
         }
+    }
+
+    /// The end of an engine that died while nobody drove it.
+    fn bury(&self, driver: &mut Driver, until: Nanos) -> bool {
+        if self.death_is_told.load(Ordering::SeqCst) {
+            return self.end(driver, until);
+        }
+        self.conclude(driver, Ok(Err(PANICKED)), until)
     }
 
     // ---- the end
@@ -467,7 +497,7 @@ impl Engine {
         }
         let until = deadline.unwrap_or(Nanos::MAX);
         if self.death().is_some() {
-            return Ok(self.end(driver, until));
+            return Ok(self.bury(driver, until));
         }
         let body = AssertUnwindSafe(|| {
             let Some(cohort) = &mut driver.cohort else {

@@ -1,13 +1,13 @@
 //! What an engine's thread shares with all others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::output::Output;
 use crate::queue::{Inbox, Outbox, Popped};
 use crate::telemetry::{Board, Counters, Gauges, Log, Watch};
 use crate::time::{Clock, Wake, real_now};
-use crate::word::hook;
+use crate::word::{Fault, Status, hook};
 
 /// What is given each output, on the engine's thread.
 pub type OnOutput = Box<dyn Fn(Output) + Send + Sync>;
@@ -34,7 +34,7 @@ pub struct Shared {
     pub stopping: AtomicBool,
     /// A backend said that a fence has passed.
     pub kicked: Arc<AtomicBool>,
-    /// 0, or why the engine is dead. Written once, by the engine's thread.
+    /// 0, or why the engine is dead. Written once: by the engine's thread, or by whoever met a panic of ours.
     pub death: AtomicI32,
     /// Where its lines go.
     pub log: Log,
@@ -45,6 +45,12 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// That of another thread's panic, if the engine is dead.
+    pub fn poison(&self) -> Option<Fault> {
+        let death = self.death.load(Ordering::SeqCst);
+        (death != 0).then_some(Fault { stage: hook::NONE, status: Status(death) })
+    }
+
     /// Gives the host what is in the outbox, if it takes outputs on this, the driving thread: the only consumer then, so
     /// it gets the stream that a pop would.
     pub fn hand_over(&self) {

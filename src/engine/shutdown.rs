@@ -13,6 +13,7 @@ impl Cohort {
     }
 
     fn close(&mut self, until: Nanos) -> Result<Progress, Fault> {
+        self.check()?;
         if !self.turn_away() || !self.empty_lanes(until) {
             return self.busy();
         }
