@@ -527,7 +527,7 @@ typedef struct rte_model {
     /// RTE_ERR_DEADLOCK. rte_engine_stop with timeout 0 is fine. While it waits it is at rest; when it has not come to
     /// the inbox for longer than options.stall_ns it is stalled.
     rte_status (*serve)(void *user, struct rte_engine *engine);
-    /// Once, after the last callback; not if rte_engine_new failed.
+    /// Once, after the last callback; not if rte_engine_new failed. The engine is gone: nothing may be called with it here.
     void (*destroy)(void *user);
 } rte_model;
 
@@ -560,7 +560,8 @@ typedef struct rte_backend {
     /// May be NULL. Called once with a function to call, on any thread, when an event has passed, and at the end with NULL.
     /// Without it a parked engine looks every 100 us.
     void (*set_wake)(void *user, void (*wake)(void *engine), void *engine);
-    /// May be NULL. Once, after the last call of any other; not if rte_engine_new failed.
+    /// May be NULL. Once, after the last call of any other; not if rte_engine_new failed. The engine is gone: nothing may be
+    /// called with it here.
     void (*destroy)(void *user);
 } rte_backend;
 
@@ -572,7 +573,7 @@ typedef struct rte_clock {
     uint32_t reserved;
     /// Given to both functions.
     void *user;
-    /// Nanoseconds; never goes back. On any thread: pushes are stamped with it.
+    /// Nanoseconds; never goes back. On any thread: pushes are stamped with it (in one it may not free the engine).
     uint64_t (*now)(void *user);
     /// Sleeps until a grid point. May return early, also so that a stop is seen; it is called again until `now` has got
     /// there. An engine with nothing to do waits on its own.

@@ -18,8 +18,9 @@
 //     engine.push(rte::attach(7).tag(1), prompt("a castle"));
 //     for (rte::output &out : engine.outputs()) draw(out.session(), out.data());
 //
-// Nothing here throws but what is named or_throw. A callback may throw: it fails as if it had returned
-// RTE_ERR_CALLBACK, and the process lives. Nothing allocates after rte::engine::make but the messages of errors.
+// Nothing here throws but what is named or_throw. A model's callback may throw: it fails as if it had returned
+// RTE_ERR_CALLBACK, and the process lives. (Plain functions, of options and message::release, must not.) Nothing
+// allocates after rte::engine::make but the messages of errors.
 // Ownership, threads and what may be called in callbacks are as rte.h says; a C++ object adds no lock.
 #ifndef RTE_HPP
 #define RTE_HPP

@@ -19,7 +19,7 @@ use crate::lane::{Bell, InlineLanes, Lanes, StreamLanes, Target, ThreadLanes};
 use crate::model::Model;
 use crate::queue::{Inbox, LIFE_NOTICES, Outbox, ReleaseFence, Sizes};
 use crate::record::Writer;
-use crate::telemetry::{Board, Counters, Gauges, Level, Watch};
+use crate::telemetry::{Board, Counters, Gauges, Watch};
 use crate::time::{Threads, Wake};
 use crate::word::{Lane, Status};
 
@@ -327,15 +327,17 @@ pub unsafe extern "C" fn rte_engine_free(engine: *mut rte_engine) {
     let mut is_over = false;
     with_engine(engine, |engine| {
         if engine.is_inside() {
-            engine.ask_to_stop();
-            let line = || "rte_engine_free in a callback of the same engine: only the stop was asked for".to_string();
-            engine.shared.log.say(Level::Error, line);
+            engine.refuse_free();
         } else if !engine.abandon() {
             is_over = engine.stop(u64::MAX).is_ok();
         }
         0
     });
     if is_over {
+        with_engine(engine, |engine| {
+            engine.let_go();
+            0
+        });
         guard(|| {
             // SAFETY: the handle's own count, given up once: the host may not use the handle again.
             drop(unsafe { Arc::from_raw(engine.cast::<Engine>()) });

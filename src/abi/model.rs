@@ -259,7 +259,7 @@ pub struct rte_model {
     /// RTE_ERR_DEADLOCK. rte_engine_stop with timeout 0 is fine. While it waits it is at rest; when it has not come to
     /// the inbox for longer than options.stall_ns it is stalled.
     pub serve: Option<unsafe extern "C-unwind" fn(user: *mut c_void, engine: *mut rte_engine) -> rte_status>,
-    /// Once, after the last callback; not if rte_engine_new failed.
+    /// Once, after the last callback; not if rte_engine_new failed. The engine is gone: nothing may be called with it here.
     pub destroy: Option<unsafe extern "C-unwind" fn(user: *mut c_void)>,
 }
 

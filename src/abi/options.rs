@@ -93,7 +93,8 @@ pub struct rte_backend {
             engine: *mut c_void,
         ),
     >,
-    /// May be NULL. Once, after the last call of any other; not if rte_engine_new failed.
+    /// May be NULL. Once, after the last call of any other; not if rte_engine_new failed. The engine is gone: nothing may be
+    /// called with it here.
     pub destroy: Option<unsafe extern "C-unwind" fn(user: *mut c_void)>,
 }
 
@@ -107,7 +108,7 @@ pub struct rte_clock {
     pub reserved: u32,
     /// Given to both functions.
     pub user: *mut c_void,
-    /// Nanoseconds; never goes back. On any thread: pushes are stamped with it.
+    /// Nanoseconds; never goes back. On any thread: pushes are stamped with it (in one it may not free the engine).
     pub now: Option<unsafe extern "C-unwind" fn(user: *mut c_void) -> u64>,
     /// Sleeps until a grid point. May return early, also so that a stop is seen; it is called again until `now` has got
     /// there. An engine with nothing to do waits on its own.

@@ -17,6 +17,7 @@ use super::serve::Serving;
 use super::shared::Shared;
 use crate::model::{Model, RawEngine};
 use crate::output::{Event, Notice};
+use crate::queue::Popped;
 use crate::record::{Reader, Tape, Writer};
 use crate::telemetry::Level;
 use crate::time::{Duty, Wake, real_now};
@@ -60,7 +61,7 @@ pub enum Body {
 
 /// What the driving thread has.
 struct Driver {
-    /// None: the model owns its loop.
+    /// None: the model owns its loop, or the engine is being freed.
     cohort: Option<Cohort>,
     is_open: bool,
     has_ended: bool,
@@ -88,6 +89,8 @@ pub struct Engine {
     timed_out: AtomicBool,
     /// The outbox was told of the death.
     death_is_told: AtomicBool,
+    /// A free in a callback was told.
+    free_is_told: AtomicBool,
 }
 
 impl Engine {
@@ -110,6 +113,7 @@ impl Engine {
             opened: AtomicI32::new(1),
             timed_out: AtomicBool::new(false),
             death_is_told: AtomicBool::new(false),
+            free_is_told: AtomicBool::new(false),
         })
     }
 
@@ -534,6 +538,27 @@ impl Engine {
             None => "the engine is still working".to_string(),
         };
         Failure::new(Status::TIMEOUT, message)
+    }
+
+    /// A free in a callback of its own: asks for the stop, and says so once (a log function may be that callback).
+    pub fn refuse_free(&self) {
+        self.ask_to_stop();
+        if !self.free_is_told.swap(true, Ordering::SeqCst) {
+            let line = || "rte_engine_free in a callback of the same engine: only the stop was asked for".to_string();
+            self.shared.log.say(Level::Error, line);
+        }
+    }
+
+    /// Once it has ended, before it is freed: lets go of all whose end a callback hears of, but of the model. So that one
+    /// which calls the engine still finds it there, and is inside.
+    pub fn let_go(&self) {
+        let mut driver = self.driver.lock();
+        self.shared.watch.driving(|| {
+            drop(driver.cohort.take());
+            let mark = self.shared.inbox.mark();
+            while self.shared.inbox.pop(mark).is_some() {}
+            while let Popped::Output(_) = self.shared.outbox.pop() {}
+        });
     }
 
     /// After a stop that ran out of time: gives up what still runs, if it does. It is left to itself; when it returns no
