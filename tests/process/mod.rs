@@ -4,7 +4,9 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::process::Command;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -82,24 +84,38 @@ pub fn resident_pages() -> u64 {
 }
 
 const ALONE: &str = "RTE_TEST_ALONE";
+/// No such process works longer than a minute; what does, hangs.
+const DEADLINE: Duration = Duration::from_secs(600);
 
-/// Runs `body` of the test `name` of this program in a process of its own, of which it is the only test.
+/// Runs `body` of the test `name` of this program in a process of its own, of which it is the only test. It says nothing
+/// on the error stream, and comes to its end in time.
 #[track_caller]
 pub fn alone(name: &str, body: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return body();
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(ALONE, "1");
-    let done = child.output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    print!("{said}");
-    assert!(
-        done.status.success() && said.contains("1 passed"),
-        "{name}, alone: {}\n{}",
-        done.status,
-        String::from_utf8_lossy(&done.stderr)
-    );
+    child.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(ALONE, "1").env("RUST_BACKTRACE", "0");
+    let paths = ["out", "err"].map(|stream| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{stream}")));
+    let [output, errors] = paths.each_ref().map(|path| File::create(path).unwrap());
+    let mut child = child.stdin(Stdio::null()).stdout(output).stderr(errors).spawn().unwrap();
+    let begin = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            None if begin.elapsed() > DEADLINE => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+            status => break status,
+        }
+    };
+    let [said, complained] = paths.map(|path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned());
+    let is_well = status.is_some_and(|status| status.success()) && said.contains("1 passed") && complained.is_empty();
+    let end = said.lines().rev().take(12).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+    assert!(is_well, "{name}, alone: {status:?}, at the end of\n{end}\n{complained}");
+    println!("{end}");
 }
 
 /// How many of something: `default`, or what the environment says in `variable`.
