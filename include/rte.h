@@ -531,6 +531,13 @@ typedef struct rte_model {
     void (*destroy)(void *user);
 } rte_model;
 
+/// Makes a child model of one row for `rte_replica_model`: fills `child`, whose struct_size is set and the rest zero, as for
+/// rte_engine_new. Not OK: there is no child, and nothing to clean up.
+///
+/// Threads: the caller's of rte_replica_model; later the lane's that seeds; never two at once. Callbacks: may call what a
+/// callback may call.
+typedef rte_status (*rte_replica_fn)(void *user, struct rte_model *child);
+
 /// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
 /// engine's thread; event_new, record, query, sync and event_free also on any thread that releases outputs, until the last
 /// one is released. A status other than those named ends the engine with it.
@@ -880,9 +887,6 @@ typedef struct rte_session_info {
     uint64_t ticks_out;
 } rte_session_info;
 
-/// Makes a child model of one row for `rte_replica_model`.
-typedef rte_status (*rte_replica_fn)(void *user, struct rte_model *child);
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -912,6 +916,26 @@ RTE_API const char *rte_status_message(rte_status status);
 /// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
 /// Threads: any. Callbacks: may be called in any.
 RTE_API rte_status rte_reference_model(struct rte_model *model);
+
+/// Fills `model` with `max_sessions` rows (1 to 65536), each a child model of one row (max_sessions 1) from `make`: what a
+/// batched model must equal. The children of a batch run one after the other, each as row 0 of a batch of one, whose arrays
+/// are not at the same addresses from batch to batch.
+///
+/// One child is made at once: keys, stages, chunk_bytes, rate and all else are as it says, RTE_MODEL_DENSE excepted. The
+/// others are made when a row is seeded and no child is free, with the same keys, stages, hooks and chunk_bytes; else, or
+/// where `make` or the child's `init` fails, the row is rejected. A child is free again after its `detach`; it is destroyed
+/// where that, or its `seed`, has failed. A call of a child that fails as a whole fails that row alone (`ready`, `finalize`
+/// and `detach`: is returned), and RTE_ERR_DEAD the engine.
+///
+/// `model->struct_size` must be set. Its state, `model->user`, is allocated here, with its arrays, and has the children:
+/// rte_engine_new takes it; if that fails, or is never called, give it to `model->destroy`. `make` and `user` are used until
+/// that has run. Before rte_engine_new change what you like but keys, stages and hooks; max_sessions not to more.
+///
+/// RTE_ERR_ARGUMENT: NULL, a number of rows that cannot be, or a child of more than one row or with `serve`.
+/// RTE_ERR_UNAVAILABLE: a child with RTE_MODEL_OWN_OUTPUT. RTE_ERR_VERSION: a struct_size that is not known. What `make`
+/// returned, and what rte_engine_new would say of its child.
+/// Threads: any. Callbacks: may be called in any.
+RTE_API rte_status rte_replica_model(struct rte_model *model, uint32_t max_sessions, rte_replica_fn make, void *user);
 
 /// A ready `rte_log_fn` that writes to the standard error stream: `rte warn: text`. `user` is not used.
 ///
@@ -1109,11 +1133,6 @@ RTE_API rte_status rte_engine_get_info(const struct rte_engine *engine, struct r
 /// RTE_ERR_VERSION as for `rte_engine_get_info`.
 /// Threads: any. Callbacks: may be called in any.
 RTE_API rte_status rte_session_get_info(const struct rte_engine *engine, uint64_t session, struct rte_session_info *info);
-
-/// The oracle for a batched model: max_sessions children of one row each. RTE_ERR_UNAVAILABLE in this version.
-///
-/// Threads: any. Callbacks: may be called in any.
-RTE_API rte_status rte_replica_model(struct rte_model *model, uint32_t max_sessions, rte_replica_fn make, void *user);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -47,7 +47,7 @@ fn calls_in_callbacks() {
 
 #[test]
 fn what_this_version_lacks() {
-    check("later", 13);
+    check("later", 11);
 }
 
 /// Not under valgrind: the child may free nothing of its parent's, and so leaks all of it.

@@ -18,6 +18,8 @@ pub mod model;
 
 pub mod reference;
 
+pub mod replica;
+
 pub mod log;
 
 pub mod options;
@@ -31,8 +33,6 @@ pub mod outbox;
 pub mod serve;
 
 pub mod info;
-
-pub mod later;
 
 mod backend;
 mod clock;

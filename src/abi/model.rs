@@ -292,6 +292,16 @@ impl CModel {
         Ok(CModel { table, stages: stages.into(), manifest, is_taken: AtomicBool::new(false) })
     }
 
+    /// What the host has filled.
+    pub(super) fn table(&self) -> &rte_model {
+        &self.table
+    }
+
+    /// Its stages.
+    pub(super) fn stages(&self) -> &[rte_stage] {
+        &self.stages
+    }
+
     /// The engine is made: from now on `user` is the model's.
     pub(super) fn take(&self) {
         self.is_taken.store(true, Ordering::Relaxed);

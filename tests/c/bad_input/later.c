@@ -1,8 +1,7 @@
 /* What is declared and not there yet answers RTE_ERR_UNAVAILABLE, with a message where there is an rte_error. */
 #include "kit.h"
 
-static rte_status make_child(void *user, rte_model *child) { (void)user; (void)child; return RTE_OK; }
-static void       release(void *user) { ++*(int *)user; }
+static void release(void *user) { ++*(int *)user; }
 
 static void engines(void)
 {
@@ -11,15 +10,6 @@ static void engines(void)
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
     REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
     REFUSED("outputs in one block", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OUTPUT_BLOCK", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
-}
-
-static void calls(rte_engine *engine)
-{
-    rte_model model = {.struct_size = sizeof model};
-
-    (void)engine;
-    EQUAL("a replica model", rte_replica_model(&model, 4, make_child, NULL), RTE_ERR_UNAVAILABLE);
-    CHECK("a replica model writes nothing", model.max_sessions == 0 && model.stages == NULL);
 }
 
 static void messages(rte_engine *engine)
@@ -49,7 +39,6 @@ int main(void)
     kit_init(&k);
     engine = kit_engine(&k);
     if (engine == NULL) return 1;
-    calls(engine);
     messages(engine);
     rte_engine_free(engine);
     return finish();
