@@ -142,9 +142,7 @@ impl Engine {
 
     /// Decides how the engine is driven, or says that it was decided otherwise.
     fn claim(&self, mode: Mode, again: bool) -> Result<(), Failure> {
-        if self.is_inside() {
-            return Err(Failure::new(Status::DEADLOCK, "an engine cannot be driven from one of its own callbacks"));
-        }
+        self.refuse_inside()?;
         if self.mode.load(Ordering::Relaxed) != mode as u8 || !again {
             let unset = self.mode.compare_exchange(Mode::Unset as u8, mode as u8, Ordering::SeqCst, Ordering::Relaxed);
             unset.map_err(|_| {
@@ -163,6 +161,13 @@ impl Engine {
             let why = "the thread that drives is the caller's, which is left as it is, and the lanes have none of ours";
             Err(Failure::new(Status::UNAVAILABLE, format!("{asked}: {why}")))
         })
+    }
+
+    fn refuse_inside(&self) -> Result<(), Failure> {
+        if self.is_inside() {
+            return Err(Failure::new(Status::DEADLOCK, "an engine cannot be driven from one of its own callbacks"));
+        }
+        Ok(())
     }
 
     fn refuse_stopped(&self) -> Result<(), Failure> {
@@ -356,6 +361,7 @@ impl Engine {
 
     /// Drives it through what `path` has on record, on this thread.
     pub fn replay(&self, path: &str) -> Result<(), Failure> {
+        self.refuse_inside()?;
         self.refuse_stopped()?;
         if self.serving.is_some() {
             return Err(Failure::new(Status::STATE, "the model has serve: there is no record of its loop"));

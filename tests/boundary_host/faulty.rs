@@ -79,9 +79,9 @@ impl Lanes for FaultyLanes {
         self.inner.passage(fence)
     }
 
-    fn halt(&mut self) {
+    fn halt(&mut self, until: Nanos) -> bool {
         (self.visit)(Method::Halt);
-        self.inner.halt();
+        self.inner.halt(until)
     }
 
     fn fault(&self) -> Option<Fault> {

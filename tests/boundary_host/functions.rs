@@ -3,9 +3,10 @@
 use std::ffi::c_char;
 use std::ptr::{null, null_mut};
 
-use rte::abi::later::*;
 use rte::abi::log::rte_log_stderr;
 use rte::abi::reference::rte_reference_model;
+use rte::abi::replica::rte_replica_model;
+use rte::abi::serve::*;
 use rte::abi::version::{rte_abi_version, rte_version_string};
 
 use crate::driver::*;
@@ -17,7 +18,6 @@ pub const CLOSED: i64 = 3;
 pub const ARGUMENT: i64 = -1;
 pub const STATE: i64 = -3;
 pub const UNKNOWN: i64 = -5;
-pub const UNAVAILABLE: i64 = -8;
 pub const DEADLOCK: i64 = -9;
 pub const DEAD: i64 = -11;
 
@@ -118,12 +118,12 @@ pub const ASKS: &[Function] = &[
     free_function!("rte_reference_model", [OK], made_and_destroyed()),
     free_function!("another engine", [OK], another_engine()),
     free_function!("rte_engine_new(NULL)", [ARGUMENT], rte_engine_new(null(), null(), &mut null_mut(), null_mut())),
-    free_function!("rte_replica_model", [UNAVAILABLE], rte_replica_model(null_mut(), 1, None, null_mut())),
+    free_function!("rte_replica_model", [ARGUMENT], rte_replica_model(null_mut(), 1, None, null_mut())),
     function!("rte_engine_start", [DEADLOCK, STATE], None, |engine| rte_engine_start(engine, null_mut())),
     function!("rte_engine_run", [DEADLOCK, STATE], None, |engine| rte_engine_run(engine, null_mut())),
     function!("rte_engine_tick", [DEADLOCK], None, |engine| rte_engine_tick(engine, 0)),
     function!("rte_engine_step", [DEADLOCK], None, |engine| rte_engine_step(engine, DUE.as_ptr(), DUE.len(), 0)),
-    function!("rte_engine_replay", [UNAVAILABLE], Some(&[UNAVAILABLE]), |engine| {
+    function!("rte_engine_replay", [DEADLOCK], Some(&[ARGUMENT, STATE]), |engine| {
         rte_engine_replay(engine, c"none".as_ptr(), null_mut())
     }),
     function!("rte_engine_stop, with time", [DEADLOCK], None, |engine| rte_engine_stop(engine, 1, null_mut())),
@@ -149,9 +149,9 @@ pub const ASKS: &[Function] = &[
     function!("rte_session_get_info", [OK, UNKNOWN], Some(&[OK, UNKNOWN]), |engine| {
         rte_session_get_info(engine, 1, &mut session_info())
     }),
-    function!("rte_inbox_pop", [UNAVAILABLE], Some(&[UNAVAILABLE]), |engine| rte_inbox_pop(engine, &mut zeroed())),
-    function!("rte_inbox_wait", [UNAVAILABLE], Some(&[UNAVAILABLE]), |engine| rte_inbox_wait(engine, u64::MAX)),
-    function!("rte_outbox_push", [UNAVAILABLE], Some(&[UNAVAILABLE]), |engine| rte_outbox_push(engine, &zeroed())),
+    function!("rte_inbox_pop", [STATE], Some(&[STATE]), |engine| rte_inbox_pop(engine, &mut zeroed())),
+    function!("rte_inbox_wait", [STATE], Some(&[STATE]), |engine| rte_inbox_wait(engine, u64::MAX)),
+    function!("rte_outbox_push", [STATE], Some(&[STATE]), |engine| rte_outbox_push(engine, &zeroed())),
 ];
 
 /// What ends it. In a push nothing may be freed, nor by a consumer while others use it.
