@@ -37,8 +37,8 @@ fn what_was_delivered_before_the_death_stays_to_be_popped() {
     for (lanes, place) in LANES.into_iter().flat_map(|lanes| Place::ALL.map(|place| (lanes, place))) {
         let stage = Stage::talking();
         let host = stage.engine(lanes, rte_engine_options { outbox_depth: 4096, ..options() });
-        start(&host);
         two_sessions(&host);
+        start(&host);
         until(|| host.info().chunks >= 3);
         stage.order(place, Order::Die);
         place.provoke(&host);

@@ -134,18 +134,20 @@ impl Cohort {
         self.bad.clear();
         // Not borrowed while rows are taken out of it.
         let mut rows = std::mem::replace(&mut flight.rows, Rows::new(0));
-        self.each_output(fence, number, flight, done, |delivery, batch, at, row| {
+        let completion = flight.completions.get(number).and_then(Option::as_ref);
+        self.each_output(fence, completion, done, |delivery, batch, at, row| {
             delivery.row(batch, at, row, flight, &mut rows);
         });
         flight.rows = rows;
         self.quarantine_bad();
     }
 
-    /// Nothing of a flight will be delivered any more: the model has those pointers back that were its chunks'.
+    /// Nothing of a flight will be delivered any more: the model has those pointers back that were its chunks', when its
+    /// work has passed.
     pub(super) fn forfeit(&mut self, flight: &Flight) {
-        let fences = flight.last(self.manifest().last_lane());
-        for (number, fence) in fences.iter().enumerate() {
-            self.each_output(*fence, number, flight, 0, |delivery, batch, at, row| {
+        for fence in flight.last(self.manifest().last_lane()) {
+            let completion = self.lanes.passage(*fence);
+            self.each_output(*fence, completion.as_ref(), 0, |delivery, batch, at, row| {
                 let own = delivery.own_of(batch, at);
                 if own != 0 {
                     delivery.lose(row, flight.slot, own);
@@ -158,8 +160,7 @@ impl Cohort {
     fn each_output(
         &mut self,
         fence: Fence,
-        number: usize,
-        flight: &Flight,
+        completion: Option<&Arc<dyn Passage>>,
         done: Nanos,
         mut each: impl FnMut(&mut Delivery<'_>, &Batch, usize, Row),
     ) {
@@ -173,7 +174,7 @@ impl Cohort {
             manifest: self.model.manifest(),
             bad: &mut self.bad,
             device: self.device.as_ref(),
-            completion: flight.completions.get(number).and_then(Option::as_ref),
+            completion,
             done,
         };
         batch.positions().for_each(|(at, row)| each(&mut delivery, batch, at, row));

@@ -42,14 +42,16 @@ void releases()
     check("each was given back once", made == 20 && released == made);
 }
 
-// This version has no engine that would call it.
 void serve()
 {
     rte::model model;
-    model.serve([](rte_engine *) { throw 1; });
-    const rte_model &table = model.raw();
-    check("a throwing serve has a status", table.serve(table.user, nullptr) == RTE_ERR_CALLBACK);
-    check("an engine of it is refused", rte::engine::make(std::move(model)).status() == RTE_ERR_UNAVAILABLE);
+    model.sessions(1).chunk_bytes(1).serve([](rte_engine *) { throw 1; });
+    rte::engine engine = rte::engine::make(std::move(model)).or_throw();
+    check("an engine whose loop throws begins", static_cast<bool>(engine.start()));
+    check("and is dead of it", engine.wait() == RTE_OK || engine.wait() == RTE_ERR_DEAD);
+    rte::output last;
+    check("its last output says why", engine.pop(last) == RTE_OK && last.kind() == RTE_DEAD && last.status() == RTE_ERR_CALLBACK);
+    check("nothing comes after it", engine.pop(last) == RTE_ERR_DEAD);
 }
 
 } // namespace
