@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::fickle::{Fickle, Nature, PROMPT, mix};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, credits};
 use crate::backend::backend;
 use crate::driver::*;
 use crate::process::Possessions;
@@ -85,8 +85,10 @@ impl Run<'_> {
         let is_taken = status == 0;
         assert!(is_taken || status == AGAIN, "status {status}");
         LENT.fetch_add(u64::from(is_taken && is_lent), SeqCst);
-        if is_taken && [RTE_ATTACH, RTE_RESET].contains(&message.kind) {
-            self.ledger.take(self.tag);
+        match message.kind {
+            RTE_ATTACH | RTE_RESET if is_taken && message.generation == 0 => self.ledger.take(self.tag),
+            RTE_RESET if is_taken => self.ledger.take_perhaps(self.tag),
+            _ => {}
         }
         status
     }
@@ -110,7 +112,10 @@ impl Run<'_> {
         let values = [value(0, &wheel), rte_value { flags: lent, ..value(PROMPT, &self.prompts[from..from + size]) }];
         let has_values = [RTE_ATTACH, RTE_RESET, RTE_ACTION].contains(&kind);
         let count = if has_values { self.random.below(3) as usize } else { 0 };
-        self.push(rte_message { flags, ..message(kind, session) }, &values[..count]);
+        // Some name a life, mostly one that is over.
+        let names_one = kind != RTE_ATTACH && self.random.below(8) == 0;
+        let generation = if names_one { 1 + self.random.below(self.ledger.begun() + 1) } else { 0 };
+        self.push(rte_message { flags, generation, ..message(kind, session) }, &values[..count]);
     }
 
     fn tick(&mut self) {
@@ -173,12 +178,6 @@ impl Run<'_> {
         self.pop_all();
         assert_eq!(self.ledger.rejected, rejected + 1, "one more than there are rows");
     }
-}
-
-/// Places in the store of notices that nobody has paid for.
-fn credits(host: &Host) -> i64 {
-    // SAFETY: what a handle is.
-    unsafe { &*host.engine.cast::<rte::engine::Engine>() }.shared.outbox.credits()
 }
 
 fn run(number: u64, total: &mut Ledger) -> u64 {
