@@ -4,12 +4,13 @@
 #   make model   runs the queues in every order of a few threads' steps
 #   make lib     builds target/release/librte.so and .a
 #   make header  writes include/rte.h anew from src/abi
+#   make fuzz    runs the hosts of fuzz/ under libFuzzer, FUZZ_SECONDS (60) each; installs cargo-fuzz if it is not there
 #   make bench   prints what is measured, with the machine it was measured on
 
 CARGO ?= cargo
 LIBRARY := target/release
 
-.PHONY: all lib demo test model header bench clean
+.PHONY: all lib demo test model header fuzz bench clean
 
 all: lib
 
@@ -34,6 +35,15 @@ model:
 
 header:
 	RTE_BLESS=1 $(CARGO) test --test header
+
+# The sanitizer that it brings is not in the stable compiler yet.
+fuzz:
+	command -v cargo-fuzz || $(CARGO) install --locked cargo-fuzz
+	for target in descriptors messages; do \
+	    mkdir -p fuzz/corpus/$$target; \
+	    RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+	        -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=1500 || exit 1; \
+	done
 
 bench:
 	$(CARGO) bench --bench tick
