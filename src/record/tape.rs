@@ -80,6 +80,8 @@ struct Player {
     /// In that frame.
     at: usize,
     time: Nanos,
+    /// In a call. What is asked outside is not on record, and is as it really is.
+    is_rolling: bool,
     problem: Option<String>,
 }
 
@@ -98,7 +100,7 @@ impl Tape {
 
     /// Plays `record`.
     pub fn play(record: Reader) -> Tape {
-        Tape(Mutex::new(Side::Playing(Player { record, frame: 0, at: 0, time: 0, problem: None })))
+        Tape(Mutex::new(Side::Playing(Player { record, frame: 0, at: 0, time: 0, is_rolling: false, problem: None })))
     }
 
     /// Whether it plays: what lanes and consumers say is not asked then.
@@ -128,7 +130,7 @@ impl Tape {
         match &mut *self.0.lock() {
             Side::Recording(recorder) => recorder.begin(call),
             // It was read by `next_call`.
-            Side::Playing(_) => {}
+            Side::Playing(player) => player.is_rolling = true,
         }
     }
 
@@ -136,7 +138,10 @@ impl Tape {
     pub fn end(&self) {
         match &mut *self.0.lock() {
             Side::Recording(recorder) => recorder.end(),
-            Side::Playing(player) => player.end(),
+            Side::Playing(player) => {
+                player.is_rolling = false;
+                player.end();
+            }
         }
     }
 
@@ -171,6 +176,7 @@ impl Tape {
                 recorder.put(&[if real { YES } else { NO }]);
                 real
             }
+            Side::Playing(player) if !player.is_rolling => real,
             Side::Playing(player) => {
                 player.expect("a yes or no", |tag, _| (tag == YES || tag == NO).then_some(tag == YES))
             }
@@ -185,6 +191,7 @@ impl Tape {
                 recorder.put_time(now);
                 now
             }
+            Side::Playing(player) if !player.is_rolling => real(),
             Side::Playing(player) => player.take_time(),
         }
     }
@@ -196,6 +203,7 @@ impl Tape {
                 recorder.put_outcome(real.as_ref());
                 real.is_some()
             }
+            Side::Playing(player) if !player.is_rolling => real.is_some(),
             Side::Playing(player) => player.take_outcome(real),
         }
     }
