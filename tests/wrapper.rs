@@ -45,7 +45,8 @@ int main()
 "#;
 
 fn check(command: &str, standard: &str, options: &[&str]) {
-    let folder = scratch(&format!("wrapper_{command}"));
+    // Tests run beside each other: a folder for each.
+    let folder = scratch(&["wrapper", command, standard, &options.concat()].join(" "));
     let write = |name: &str, text: &str| {
         let path = folder.join(format!("{name}.cpp"));
         std::fs::write(&path, text).unwrap();
