@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn a_message_left_in_place_comes_once_more_and_whole() {
-        static RELEASED: AtomicU32 = AtomicU32::new(0);
+        static RELEASED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let inbox = inbox(8, 64, 0);
         let bytes = [7u8; 3];
         // SAFETY: `bytes` outlives the queue's use of it.

@@ -81,7 +81,7 @@ fn bytes_are_used_again() {
 
 #[test]
 fn nothing_is_refused_where_there_is_room() {
-    in_every_order(4, || {
+    in_every_order(3, || {
         let inbox = inbox(8);
         (1..3).for_each(|tag| push(&inbox, tag, tag, LARGE).unwrap());
         let producer = {

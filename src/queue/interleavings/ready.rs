@@ -19,7 +19,7 @@ fn take(ready: &Ready, things: &Things) -> Option<Row> {
 
 #[test]
 fn setters_and_a_taker() {
-    in_every_order(4, || {
+    in_every_order(3, || {
         let (ready, things) = (Arc::new(Ready::new(2)), Things::from([Witness::new(), Witness::new()]));
         let setters = [0, 1].map(|row| {
             let (ready, things) = (ready.clone(), things.clone());

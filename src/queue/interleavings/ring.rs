@@ -59,7 +59,7 @@ fn two_consumers_and_a_producer_that_uses_cells_again() {
 
 #[test]
 fn one_producers_order() {
-    in_every_order(4, || {
+    in_every_order(3, || {
         let ring = Arc::new(Ring::new(2));
         let producer = {
             let ring = ring.clone();
@@ -79,7 +79,7 @@ fn one_producers_order() {
 
 #[test]
 fn what_was_pushed_before_is_found() {
-    in_every_order(4, || {
+    in_every_order(3, || {
         let (ring, is_pushed) = (Arc::new(Ring::new(2)), Arc::new(AtomicBool::new(false)));
         let producers = [true, false].map(|tells| {
             let (ring, is_pushed) = (ring.clone(), is_pushed.clone());
