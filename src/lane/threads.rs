@@ -6,8 +6,8 @@
 //! stored after the batch was put into the ring, so whoever sees it finds the batch there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use super::{Calls, Fence, Lanes, Outstanding, Place, Target, Work};
@@ -44,8 +44,38 @@ struct Post {
     passed: Wake,
 }
 
+/// Threads that have not said yet whether they are as they are to be. (Not a channel of the standard library: the thread
+/// sanitizer does not see its lock.)
+struct Muster {
+    missing: AtomicUsize,
+    /// 0, or why one of them is not.
+    refused: AtomicI32,
+    over: Wake,
+}
+
+impl Muster {
+    fn of(threads: usize) -> Muster {
+        Muster { missing: AtomicUsize::new(threads), refused: AtomicI32::new(0), over: Wake::default() }
+    }
+
+    fn say(&self, prepared: Result<(), Status>) {
+        if let Err(Status(code)) = prepared {
+            let _ = self.refused.compare_exchange(0, code, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        self.missing.fetch_sub(1, Ordering::SeqCst);
+        self.over.notify();
+    }
+
+    /// Returns when all have said it.
+    fn result(&self) -> Result<(), Status> {
+        self.over.sleep(None, || self.missing.load(Ordering::SeqCst) == 0);
+        Status::of_callback(self.refused.load(Ordering::SeqCst))
+    }
+}
+
 struct Crew {
     posts: Box<[Post]>,
+    muster: Muster,
     target: Target,
     bell: Bell,
     closing: AtomicBool,
@@ -81,9 +111,10 @@ impl ThreadLanes {
             done: AtomicU64::new(0),
             passed: Wake::default(),
         };
-        let posts = (0..2 + encodes).map(post).collect();
+        let posts: Box<[_]> = (0..2 + encodes).map(post).collect();
+        let muster = Muster::of(posts.len());
         let (closing, working) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let crew = Arc::new(Crew { posts, target, bell, closing, working, left: Wake::default() });
+        let crew = Arc::new(Crew { posts, muster, target, bell, closing, working, left: Wake::default() });
         ThreadLanes { crew, threads: Vec::new(), plan, outstanding: Outstanding::default(), spin, spinning: None }
     }
 
@@ -121,27 +152,23 @@ impl Lanes for ThreadLanes {
         let encodes = (0..self.crew.posts.len() - 2).map(|number| (Queue::encode(number), format!("encode {number}")));
         let others = [(Lane::Hot, "hot"), (Lane::Deferred, "deferred")];
         let others = others.map(|(lane, name)| (Queue::of(lane), name.to_string()));
-        let (tell, told) = mpsc::channel();
         let fault = |status| Fault { stage: hook::INIT, status };
         for (queue, suffix) in others.into_iter().chain(encodes) {
-            let (crew, plan, tell) = (self.crew.clone(), self.plan.clone(), tell.clone());
+            let (crew, plan) = (self.crew.clone(), self.plan.clone());
             let duty = if queue.at() < Queue::ENCODE.at() { Duty::Tick } else { Duty::Background };
             let thread = std::thread::Builder::new().name(format!("{} {suffix}", plan.name()));
             let shift = Shift::begin(&self.crew);
             let spawned = thread.spawn(move || {
                 let _shift = shift;
                 let prepared = plan.prepare(duty);
-                // Nobody listens any more if another thread could not be made.
-                let _ = tell.send(prepared);
-                drop(tell);
+                crew.muster.say(prepared);
                 if prepared.is_ok() {
                     crew.work(queue);
                 }
             });
             self.threads.push(spawned.map_err(|_| fault(Status::MEMORY))?);
         }
-        drop(tell);
-        told.iter().collect::<Result<(), Status>>().map_err(fault)?;
+        self.crew.muster.result().map_err(fault)?;
         Ok([RawStream::default(); Lane::COUNT])
     }
 
