@@ -37,12 +37,24 @@ impl<T> UnsafeCell<T> {
 mod checked {
     pub use loom::cell::UnsafeCell;
 
-    /// The checker's atomics, but for how they begin: it lets a SeqCst load see the value that an atomic was made with
-    /// although a SeqCst store came later, unless the first was a SeqCst store too.
+    /// The checker's atomics, but for two things that it would miss.
+    ///
+    /// It looks for another order only where the last access to the same atomic was another thread's, and one's own look
+    /// before one's own store hides those: so each access is one to `STEPS` too. And it lets a SeqCst load see the value
+    /// that an atomic was made with although a SeqCst store came later, unless the first was a SeqCst store itself.
     pub mod atomic {
         pub use std::sync::atomic::Ordering;
 
         pub use loom::sync::atomic::fence;
+
+        loom::lazy_static! {
+            static ref STEPS: loom::sync::atomic::AtomicUsize = loom::sync::atomic::AtomicUsize::new(0);
+        }
+
+        /// Before the first thread: whoever makes `STEPS` comes before all that use it.
+        pub fn begin() {
+            STEPS.fetch_add(1, Ordering::Relaxed);
+        }
 
         macro_rules! atomics {
             ($($name:ident: $value:ty),*) => {$(
@@ -69,6 +81,7 @@ mod checked {
                     type Target = loom::sync::atomic::$name;
 
                     fn deref(&self) -> &loom::sync::atomic::$name {
+                        STEPS.fetch_add(1, Ordering::Relaxed);
                         &self.0
                     }
                 }
@@ -84,5 +97,10 @@ mod checked {
 pub fn in_every_order(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(preemptions);
-    builder.check(test);
+    // Making a queue is many steps, too.
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        atomic::begin();
+        test();
+    });
 }
