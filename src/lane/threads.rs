@@ -272,7 +272,7 @@ impl Crew {
     fn work(&self, queue: Queue) {
         let post = &self.posts[queue.at()];
         loop {
-            post.work.sleep(None, || !post.jobs.is_empty() || self.closing.load(Ordering::SeqCst));
+            post.work.sleep(None, || post.jobs.has_next() || self.closing.load(Ordering::SeqCst));
             match post.jobs.pop() {
                 Take::Item(job) => self.run(queue, job),
                 // All that was submitted was waited for before the lanes go; after a death it is not run.

@@ -217,8 +217,8 @@ impl Outbox {
             *making = chunk.data;
             return self.refuse(channel);
         }
-        // SeqCst, as in `pass_on`: either we see the token gone or the consumer that lets go of it sees the chunk.
-        if !channel.token.swap(true, Ordering::SeqCst) {
+        // Release, and see `pass_on`: either we find the token gone, or the consumer that lets go of it sees the chunk.
+        if !channel.token.swap(true, Ordering::AcqRel) {
             self.ready.set(stamp.row);
         }
         true
@@ -458,11 +458,13 @@ impl Outbox {
         output
     }
 
-    /// Lets go of the token, or passes it on if there is more.
+    /// Lets go of the token, or passes it on if there is more. For a chunk in the middle of its push the engine will make
+    /// it anew.
     fn pass_on(&self, channel: &Channel, row: Row) {
-        if channel.chunks.is_empty() {
-            channel.token.store(false, Ordering::SeqCst);
-            if channel.chunks.is_empty() || channel.token.swap(true, Ordering::SeqCst) {
+        if !channel.chunks.has_next() {
+            // Acquire: where the engine found the token still there, we see the chunk that it had pushed before.
+            channel.token.swap(false, Ordering::AcqRel);
+            if !channel.chunks.has_next() || channel.token.swap(true, Ordering::AcqRel) {
                 return;
             }
         }
@@ -497,7 +499,7 @@ impl Outbox {
 
     /// Whether a pop would find something, or nothing ever again.
     fn has_something(&self) -> bool {
-        !self.notices.is_empty()
+        self.notices.has_next()
             || !self.ready.is_empty()
             || (self.end.load(Ordering::SeqCst) != 0 && (!self.death.is_empty() || self.is_busy()))
     }

@@ -132,7 +132,18 @@ impl<T> Ring<T> {
         (0..count).map(|ahead| tail.wrapping_add(ahead)).all(|at| self.cell(at).stamp.load(Ordering::Acquire) == at)
     }
 
-    /// Whether there is none. A moment's truth.
+    /// Whether there is a whole value to take: not one whose producer is in the middle of writing it. A moment's truth.
+    pub fn has_next(&self) -> bool {
+        loop {
+            let head = self.head.load(Ordering::SeqCst);
+            let stamp = self.cell(head).stamp.load(Ordering::Acquire);
+            if self.head.load(Ordering::SeqCst) == head {
+                return stamp == head.wrapping_add(1);
+            }
+        }
+    }
+
+    /// Whether there is none, not even one that is being written. A moment's truth.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
