@@ -13,8 +13,9 @@
 //! **Farewell.** The DETACHED of a life whose last chunks are to be delivered waits at its row; whoever finds the ring
 //! empty after a pop puts it into the store. The ring that carries it gives it out once.
 //!
-//! **Order.** A notice that was queued before a chunk is popped before it: a consumer that has taken a token looks for
-//! notices once more, and gives the token back if there is one.
+//! **Order.** A notice that was queued before a chunk is popped before it: a chunk is marked with how many notices there
+//! were, and a consumer that finds one of them not popped leaves the chunk, gives the token back and looks again. Its look
+//! before it took the token says nothing: it may have stood still since, and the chunk may be of another life.
 //!
 //! **HOLD.** A row steps only if its ring has room for the chunk ([`Outbox::has_room`]). One that has none is marked, and
 //! the pop that finds the mark stirs the engine.
@@ -213,7 +214,7 @@ impl Outbox {
             }
         };
         let data = std::mem::replace(making, spare);
-        if let Err(chunk) = channel.chunks.push(Chunk { stamp, size, data }) {
+        if let Err(chunk) = channel.chunks.push_marked(Chunk { stamp, size, data }, self.notices.given()) {
             *making = chunk.data;
             return self.refuse(channel);
         }
@@ -396,21 +397,10 @@ impl Outbox {
         loop {
             match self.pop_notice() {
                 Take::Item(notice) => return Popped::Output(Output::Notice(notice)),
-                Take::Busy => return Popped::Empty,
                 Take::Empty => {}
+                _ => return Popped::Empty,
             }
             let Some(row) = self.ready.take() else { break };
-            match self.pop_notice() {
-                Take::Item(notice) => {
-                    self.ready.set(row);
-                    return Popped::Output(Output::Notice(notice));
-                }
-                Take::Busy => {
-                    self.ready.set(row);
-                    return Popped::Empty;
-                }
-                Take::Empty => {}
-            }
             if let Some(output) = self.pop_chunk(row) {
                 return Popped::Output(output);
             }
@@ -429,15 +419,15 @@ impl Outbox {
                 self.stir();
                 Take::Item(notice)
             }
-            Take::Busy => Take::Busy,
             Take::Empty => Take::Empty,
+            _ => Take::Busy,
         }
     }
 
-    /// With the token of `row`.
+    /// With the token of `row`. `None`: there is nothing, or a notice comes first.
     fn pop_chunk(&self, row: Row) -> Option<Output> {
         let channel = self.channel(row);
-        let output = match channel.chunks.pop() {
+        let output = match channel.chunks.pop_if(|notices| self.notices.has_taken(notices)) {
             Take::Item(chunk) => {
                 let missing = channel.missing_before(&chunk.stamp);
                 Some(Output::Chunk(chunk, missing))
@@ -689,6 +679,18 @@ mod tests {
         assert!(bench.outbox.take_stirred() && bench.outbox.has_room(Row(0), 0) && bench.push(0, 1, 2));
         assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((0, 1, 0)), Some((0, 2, 0)), None]);
         assert!(!bench.outbox.take_stirred() && bench.outbox.dropped() == 0);
+    }
+
+    #[test]
+    fn a_consumer_that_stood_still_with_a_token_leaves_a_later_lifes_chunk_to_its_notice() {
+        let mut bench = Bench::new(2, Policy::DropOldest);
+        bench.push(0, 1, 0);
+        let row = bench.outbox.ready.take().unwrap();
+        bench.outbox.purge(Row(0));
+        assert!(bench.outbox.notify(notice(1)).is_ok());
+        bench.push(0, 2, 0);
+        assert!(bench.outbox.pop_chunk(row).is_none());
+        assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((99, 1, 0)), Some((0, 0, 0)), None]);
     }
 
     #[test]

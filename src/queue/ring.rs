@@ -14,6 +14,8 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 struct Cell<T> {
     stamp: AtomicUsize,
+    /// Of what is in it; its producer's word, which a consumer may read before it claims the cell.
+    mark: AtomicUsize,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -39,13 +41,19 @@ pub enum Take<T> {
     Empty,
     /// There is one, but its producer is in the middle of writing it.
     Busy,
+    /// There is one, but the taker did not want it.
+    Left,
 }
 
 impl<T> Ring<T> {
     /// Room for at least `capacity` values.
     pub fn new(capacity: usize) -> Ring<T> {
         let size = capacity.next_power_of_two().max(2);
-        let cell = |at| Cell { stamp: AtomicUsize::new(at), value: UnsafeCell::new(MaybeUninit::uninit()) };
+        let cell = |at| Cell {
+            stamp: AtomicUsize::new(at),
+            mark: AtomicUsize::new(0),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        };
         Ring {
             tail: CachePadded::new(AtomicUsize::new(0)),
             head: CachePadded::new(AtomicUsize::new(0)),
@@ -59,6 +67,11 @@ impl<T> Ring<T> {
 
     /// Appends `value`; gives it back where there is no room, or a consumer is still taking what was there.
     pub fn push(&self, value: T) -> Result<(), T> {
+        self.push_marked(value, 0)
+    }
+
+    /// The same, with a mark for [`Ring::pop_if`].
+    pub fn push_marked(&self, value: T, mark: usize) -> Result<(), T> {
         let mut tail = self.tail.load(Ordering::Relaxed);
         loop {
             let cell = self.cell(tail);
@@ -76,7 +89,8 @@ impl<T> Ring<T> {
                 Ok(_) => {
                     // SAFETY: stamp == position and the claim succeeded: nobody else touches the cell till the store.
                     cell.value.with_mut(|place| unsafe { (*place).write(value) });
-                    // Release: whoever sees the stamp sees the value.
+                    cell.mark.store(mark, Ordering::Relaxed);
+                    // Release: whoever sees the stamp sees the value and its mark.
                     cell.stamp.store(tail.wrapping_add(1), Ordering::Release);
                     return Ok(());
                 }
@@ -87,6 +101,11 @@ impl<T> Ring<T> {
 
     /// Takes the oldest value.
     pub fn pop(&self) -> Take<T> {
+        self.pop_if(|_| true)
+    }
+
+    /// Takes the oldest value if `wants` says so of its mark. [`Take::Left`] is a moment's truth.
+    pub fn pop_if(&self, wants: impl Fn(usize) -> bool) -> Take<T> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             let cell = self.cell(head);
@@ -107,6 +126,10 @@ impl<T> Ring<T> {
                 head = self.head.load(Ordering::Relaxed);
                 continue;
             }
+            // Where it is another's mark already, the claim fails.
+            if !wants(cell.mark.load(Ordering::Relaxed)) {
+                return Take::Left;
+            }
             match self.head.compare_exchange_weak(head, head.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
                     // SAFETY: stamp == position + 1 and the claim succeeded: the value is whole and ours alone.
@@ -124,6 +147,16 @@ impl<T> Ring<T> {
     pub fn len(&self) -> usize {
         let head = self.head.load(Ordering::SeqCst);
         self.tail.load(Ordering::SeqCst).wrapping_sub(head)
+    }
+
+    /// How many were pushed so far, by the calling thread at least.
+    pub fn given(&self) -> usize {
+        self.tail.load(Ordering::Relaxed)
+    }
+
+    /// Whether all were taken that were pushed before [`Ring::given`] said `given`.
+    pub fn has_taken(&self, given: usize) -> bool {
+        self.head.load(Ordering::SeqCst).wrapping_sub(given) as isize >= 0
     }
 
     /// Whether the next `count` pushes find room, if there is one producer: the calling thread.
@@ -172,6 +205,15 @@ mod tests {
         assert!(matches!(ring.pop(), Take::Item(2)));
         assert!(matches!(ring.pop(), Take::Item(3)));
         assert!(matches!(ring.pop(), Take::Empty));
+    }
+
+    #[test]
+    fn a_value_that_is_not_wanted_stays() {
+        let ring = Ring::new(2);
+        assert!(ring.push_marked(1, 7).is_ok() && ring.given() == 1 && !ring.has_taken(1));
+        assert!(matches!(ring.pop_if(|mark| mark != 7), Take::Left) && ring.has_next());
+        assert!(matches!(ring.pop_if(|mark| mark == 7), Take::Item(1)) && ring.has_taken(1) && !ring.has_next());
+        assert!(matches!(ring.pop_if(|_| false), Take::Empty));
     }
 
     #[test]
