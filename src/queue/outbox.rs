@@ -10,8 +10,9 @@
 //! TICK_FAILED) are never more than one of a kind in the store, which has room for them beside what was paid. So a
 //! notice always finds room, whatever the consumers do.
 //!
-//! **Farewell.** The DETACHED of a life whose last chunks are to be delivered waits at its row; whoever finds the ring
-//! empty after a pop puts it into the store. The ring that carries it gives it out once.
+//! **Farewell.** The DETACHED of a life whose last chunks are to be delivered waits at its row; who lets go of the token
+//! and finds the ring empty puts it into the store. Where the engine finds a token when it leaves the farewell there, its
+//! holder will see it; where it finds none it is the holder for that moment. The ring that carries it gives it out once.
 //!
 //! **Order.** A notice that was queued before a chunk is popped before it: a chunk is marked with how many notices there
 //! were, and a consumer that finds one of them not popped leaves the chunk, gives the token back and looks again. Its look
@@ -285,8 +286,11 @@ impl Outbox {
     /// The life in `row` makes no more chunks: `notice` is queued when the last of them was popped, now if that was.
     pub fn farewell(&self, row: Row, notice: Notice) {
         let channel = self.channel(row);
-        if channel.farewell.push(notice).is_ok() && channel.chunks.is_empty() {
-            self.part(channel);
+        // There is room: the one before it was told or taken back.
+        let _ = channel.farewell.push(notice);
+        // Release, and see `pass_on`: who lets go of the token after this sees it.
+        if !channel.token.swap(true, Ordering::AcqRel) {
+            self.leave(channel, row);
         }
     }
 
@@ -434,7 +438,7 @@ impl Outbox {
             }
             _ => None,
         };
-        self.pass_on(channel, row);
+        self.leave(channel, row);
         if self.policy == Policy::Hold {
             // Pairs with the one in `has_room`.
             fence(Ordering::SeqCst);
@@ -442,17 +446,22 @@ impl Outbox {
                 self.stir();
             }
         }
+        output
+    }
+
+    /// The end of a turn with the token.
+    fn leave(&self, channel: &Channel, row: Row) {
+        self.pass_on(channel, row);
         if channel.chunks.is_empty() && !channel.farewell.is_empty() {
             self.part(channel);
         }
-        output
     }
 
     /// Lets go of the token, or passes it on if there is more. For a chunk in the middle of its push the engine will make
     /// it anew.
     fn pass_on(&self, channel: &Channel, row: Row) {
         if !channel.chunks.has_next() {
-            // Acquire: where the engine found the token still there, we see the chunk that it had pushed before.
+            // Acquire: where the engine found the token still there, we see the chunk or farewell that it had pushed before.
             channel.token.swap(false, Ordering::AcqRel);
             if !channel.chunks.has_next() || channel.token.swap(true, Ordering::AcqRel) {
                 return;
