@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::sync::{UnsafeCell, in_every_order};
 
 mod inbox;
+mod outbox;
 mod pool;
 mod ready;
 mod ring;
