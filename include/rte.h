@@ -62,7 +62,10 @@ typedef struct CUevent_st *rte_event;
 /// Flag of a value: `data` is not copied: it stays yours and unchanged until `message.release` has run.
 #define RTE_VALUE_BORROWED 1
 
-/// Flag of a value: `data` is a device pointer; implies BORROWED. Needs device lanes; else RTE_ERR_UNAVAILABLE.
+/// Flag of a value: `data` is a device pointer; implies BORROWED. Needs lanes with a device (RTE_LANES_CUDA,
+/// RTE_LANES_HOST), a key without a size (a column lies in the processor's memory), and a revision. Lanes wait for
+/// `message.ready` before the first stage that is shown it; so do `seed` and stages of later ticks. The bytes are never
+/// read here.
 #define RTE_VALUE_DEVICE 2
 
 /// Kind of a message: join. `values` are the context, which `seed` sees. Again for the same session: no effect, answered
@@ -205,11 +208,13 @@ typedef struct CUevent_st *rte_event;
 #define RTE_MODEL_SEED_ASIDE 16
 
 /// Flag of a model: output[i] is device memory, and nobody waits for it here: the chunk comes as soon as its work is
-/// enqueued, and its `ready` is the event behind which it is complete. In this version with RTE_MODEL_OWN_OUTPUT and
-/// RTE_LANES_HOST alone, else UNAVAILABLE.
+/// enqueued, and its `ready` is the event behind which it is complete. Needs lanes with a device: RTE_LANES_CUDA, or
+/// RTE_LANES_HOST with RTE_MODEL_OWN_OUTPUT; else UNAVAILABLE.
 #define RTE_MODEL_DEVICE_OUTPUT 32
 
-/// Flag of a model: the outputs of a batch are one block. UNAVAILABLE in this version.
+/// Flag of a model: the outputs of a batch are one block, of the batch's own: output[i] = output[0] + i * chunk_bytes, so
+/// that a stage writes or copies them at one go. Each chunk is copied from there to its session's buffer when its batch has
+/// passed. Not with OWN_OUTPUT or DEVICE_OUTPUT.
 #define RTE_MODEL_OUTPUT_BLOCK 64
 
 /// Key of the built-in model: HEAVY, bytes of any number.
@@ -233,8 +238,8 @@ typedef struct CUevent_st *rte_event;
 /// Log level: sessions come and go.
 #define RTE_LOG_DEBUG 4
 
-/// Where stages run: CUDA if a device is there, else inline. In this version: inline, where a slow encode holds everybody
-/// up: choose RTE_LANES_THREADS if yours are.
+/// Where stages run: RTE_LANES_CUDA if the driver sees a device, else RTE_LANES_INLINE, where a slow encode holds everybody
+/// up: choose RTE_LANES_THREADS if yours are and run on the processor.
 #define RTE_LANES_AUTO 0
 
 /// Where stages run: at once, on the engine's thread; nothing overlaps.
@@ -243,7 +248,11 @@ typedef struct CUevent_st *rte_event;
 /// Where stages run: on a thread for each lane, beside the engine's.
 #define RTE_LANES_THREADS 2
 
-/// Where stages run: CUDA streams. UNAVAILABLE in this version.
+/// Where stages run: they are called on the engine's thread and enqueue on CUDA streams of options.device (non-blocking, HOT
+/// of the highest priority, ENCODE of the lowest). The driver is looked for at run time: libcuda.so.1. None, or one that is
+/// too old, or no device: rte_engine_new returns RTE_ERR_UNAVAILABLE, and the error says which. The device's primary
+/// context, which the runtime API uses too, is current in every callback of the model but those that say otherwise; no
+/// call of this library changes which context its caller finds current.
 #define RTE_LANES_CUDA 3
 
 /// Where stages run: streams of `options.backend`.
@@ -380,7 +389,8 @@ typedef struct rte_value {
 ///
 /// Arrays are by position i in 0..count, but `mask`, which is by row. They stay valid and unchanged until the batch's work
 /// on its lane has passed, so asynchronous copies may read them; on HOT and DEFERRED their addresses are the same for every
-/// batch of one slot, so graphs may capture them (a row that is run alone after failures comes in a batch of its own).
+/// batch of one slot, so graphs may capture them, and on CUDA lanes they are page-locked (a row that is run alone after
+/// failures comes in a batch of its own, which is not).
 /// A stage writes `*output[i]`, `output_size`, `frames` and `status`; all else is ours.
 typedef struct rte_batch {
     /// Set by the library: look before you read a field newer than 0.1.
@@ -418,7 +428,8 @@ typedef struct rte_batch {
     /// By arena row, max_sessions bytes: 1 = in this batch. RTE_MODEL_DENSE: padding rows have session 0, no values, output
     /// NULL.
     const uint8_t *mask;
-    /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64. NULL elsewhere.
+    /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64 (with
+    /// RTE_MODEL_OUTPUT_BLOCK the first of them). NULL elsewhere.
     void **output;
     /// 0 on entry; left 0 = no chunk from this row in this tick. More than chunk_bytes fails the row with RTE_ERR_CALLBACK.
     size_t *output_size;
@@ -497,8 +508,8 @@ typedef struct rte_model {
     uint32_t stage_count;
     /// Must be zero.
     uint32_t reserved0;
-    /// Once, on the engine's thread, before any other; `streams` by lane, NULL on inline lanes. Not OK: rte_engine_start,
-    /// run or the first tick returns it.
+    /// Once, on the engine's thread, before any other; `streams` by lane (ENCODE: the first), NULL on inline and threads
+    /// lanes. Not OK: rte_engine_start, run or the first tick returns it.
     rte_status (*init)(void *user, const rte_stream *streams);
     /// Seed gate: shown the pending rows. RTE_AGAIN = keep them pending. NULL = always ready.
     rte_stage_fn ready;
@@ -548,7 +559,8 @@ typedef struct rte_backend {
     uint32_t reserved;
     /// Given to every function.
     void *user;
-    /// Makes the stream of a lane (RTE_HOT, RTE_DEFERRED, RTE_ENCODE), when the engine is first driven.
+    /// Makes a stream of a lane (RTE_HOT, RTE_DEFERRED; RTE_ENCODE: options.encode_lanes of them), when the engine is first
+    /// driven.
     rte_status (*stream_new)(void *user, uint32_t lane, rte_stream *out);
     /// Frees one that stream_new made.
     void (*stream_free)(void *user, rte_stream stream);
@@ -648,13 +660,14 @@ typedef struct rte_engine_options {
     uint32_t lanes;
     /// RTE_PIPELINE_*.
     uint32_t pipeline;
-    /// CUDA ordinal; looked at with CUDA lanes only.
+    /// Which CUDA device, as the driver numbers those that it sees; looked at with CUDA lanes only.
     int32_t device;
     /// RTE_LANES_HOST alone. Copied.
     const struct rte_backend *backend;
     /// NULL = the real one. Copied.
     const struct rte_clock *clock;
-    /// By lane; NULL = ours. Borrowed until rte_engine_free. Not with inline lanes.
+    /// By lane; NULL = ours. Borrowed until rte_engine_free. With RTE_LANES_CUDA and RTE_LANES_HOST alone. CUDA: of the
+    /// device's primary context; a default stream, one of another device or one that is being captured is refused.
     rte_stream streams[3];
     /// Messages; rounded up to a power of two, 8 to 65536; 0 = 1024. One session may use a quarter, all ACTIONs together
     /// three quarters.
@@ -665,7 +678,8 @@ typedef struct rte_engine_options {
     /// hold four messages.
     uint64_t inbox_bytes;
     /// Chunks per session; at most 4096; 0 = 4. A session has outbox_depth + held_max + pipeline depth buffers of
-    /// model.chunk_bytes (`session_bytes` in info), allocated and touched on the engine's thread when a row is first used.
+    /// model.chunk_bytes (`session_bytes` in info), allocated and touched on the engine's thread when a row is first used;
+    /// on CUDA lanes page-locked, which takes milliseconds, or, with RTE_MODEL_DEVICE_OUTPUT, of the device's memory.
     uint32_t outbox_depth;
     /// Outputs of one session that a consumer may hold at once; at most 4096; 0 = 2.
     uint32_t held_max;
@@ -679,8 +693,8 @@ typedef struct rte_engine_options {
     uint32_t seed_attempts;
     /// Whole-call failures of ENCODE in a row before a row is quarantined; 0 = 3.
     uint32_t encode_attempts;
-    /// So many encode batches of different rows at once; 0 = 1, at most 8. More than 1: with RTE_LANES_THREADS, else
-    /// UNAVAILABLE.
+    /// So many encode batches of different rows at once; 0 = 1, at most 8. More than 1: not with RTE_LANES_INLINE, nor with
+    /// a lent ENCODE stream.
     uint32_t encode_lanes;
     /// RTE_LOG_*; 0 = RTE_LOG_WARN.
     uint32_t log_level;
@@ -710,14 +724,16 @@ typedef struct rte_engine_options {
     uint32_t flags;
     /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
     uint64_t stall_ns;
-    /// Before a grid point (not with a clock of your own), or a fence of threads lanes: spin at most this long, the rest
-    /// asleep; 0 = never spin.
+    /// Before a grid point (not with a clock of your own), or a fence of threads or CUDA lanes: spin at most this long, the
+    /// rest asleep; 0 = never spin.
     uint64_t spin_ns;
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     const char *trace_path;
     /// NULL = none. A file that is made, or emptied: what rte_engine_replay reads. Written by the engine's thread, a
     /// megabyte at a time; complete after the stop. The way to report a bug. Copied.
     const char *record_path;
+    /// NULL = `device` says. Else the CUDA device with this UUID, as `nvidia-smi -L` prints it. Copied.
+    const char *device_uuid;
 } rte_engine_options;
 
 /// Why a call failed, in words that name the field and its value: `"model.stages[1].lane: 7 is not a lane"`.
@@ -749,7 +765,8 @@ typedef struct rte_message {
     const struct rte_value *values;
     /// At most RTE_MAX_KEYS.
     size_t value_count;
-    /// RTE_VALUE_DEVICE values are complete after this event; NULL: they are now.
+    /// RTE_VALUE_DEVICE values are complete after this event; NULL: they are now. Not to be destroyed or recorded again
+    /// before `release` has run.
     rte_event ready;
     /// May be NULL. Run exactly once, on any thread, when no work that may read the message's BORROWED values is left; not
     /// run if the push failed. It may call what a callback may call.
@@ -897,7 +914,7 @@ extern "C" {
 /// Threads: any. Callbacks: may be called in any.
 RTE_API uint32_t rte_abi_version(void);
 
-/// The release and what this build can do, as static text: `"0.1.0 (inline, threads, host)"`. Never NULL; do not free.
+/// The release and what this build can do, as static text: `"0.1.0 (inline, threads, host, cuda)"`. Never NULL; do not free.
 ///
 /// Threads: any. Callbacks: may be called in any.
 RTE_API const char *rte_version_string(void);
@@ -944,10 +961,11 @@ RTE_API void rte_log_stderr(void *user, uint32_t level, const char *text);
 
 /// Makes an engine. Copies `model` and `options` (NULL = defaults) and allocates everything that ticks will need, but for a
 /// row's output buffers: those at its first attach (or here, with RTE_PREFAULT). Takes `model->user` and
-/// `options->backend->user`, on success only. Makes no thread and calls no callback.
+/// `options->backend->user`, on success only. Makes no thread and calls no callback. On CUDA lanes it holds the device's
+/// primary context (and makes it, if nobody has) until the engine is freed and its last output is released.
 ///
 /// Returns RTE_OK and stores the handle in `out`. Errors, with nothing stored but `error`: RTE_ERR_ARGUMENT,
-/// RTE_ERR_VERSION, RTE_ERR_UNAVAILABLE, RTE_ERR_MEMORY.
+/// RTE_ERR_VERSION, RTE_ERR_UNAVAILABLE, RTE_ERR_MEMORY; of the CUDA driver: RTE_ERR_DEVICE, in its words.
 /// Threads: any. Callbacks: may be called in any.
 RTE_API rte_status rte_engine_new(const struct rte_model *model, const struct rte_engine_options *options, struct rte_engine **out, struct rte_error *error);
 
@@ -1024,8 +1042,10 @@ RTE_API void rte_engine_free(struct rte_engine *engine);
 ///
 /// RTE_OK: taken; what comes of it a notice tells. RTE_AGAIN: no room now (in the inbox, for this session, for its notices).
 /// RTE_ERR_ARGUMENT: NULL; an unknown kind, flag or key; a key twice; a value of the wrong size; values with a kind that
-/// has none; a generation with ATTACH; a non-zero reserved field. RTE_ERR_TOO_LARGE: more copied bytes than
-/// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device. RTE_ERR_STATE: after
+/// has none; a generation with ATTACH; a non-zero reserved field; a DEVICE value of a key with a size, or without a
+/// revision; `ready` without a DEVICE value. RTE_ERR_TOO_LARGE: more copied bytes than
+/// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device, or with
+/// options.record_path. RTE_ERR_STATE: after
 /// stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run.
 /// Threads: any, any number of them. Callbacks: may be called in any.
 RTE_API rte_status rte_inbox_push(struct rte_engine *engine, const struct rte_message *message);
@@ -1055,7 +1075,7 @@ RTE_API rte_status rte_outbox_wait(struct rte_engine *engine, uint64_t timeout_n
 RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
 
 /// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
-/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST an event is recorded there at once, and the
+/// nothing. `after`: the stream of your last use of the data: on lanes with a device an event is recorded there at once, and the
 /// memory reused when it has passed; inline and threads lanes know no streams: finish with the data before. NULL = now. NULL
 /// `output` is fine. The last release after rte_engine_free waits for such events before the memory goes.
 ///

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::conditioning::{Block, Keys, Shown, Store, View};
-use crate::memory::Memory;
+use crate::memory::{Array, Land, Room};
 use crate::rows::Rows;
-use crate::word::{Fault, Generation, KeySet, Nanos, Row, Session, Status};
+use crate::word::{Fault, Generation, KeySet, Nanos, RawEvent, Row, Session, Status};
 
 /// One value as a stage sees it: the layout of `rte_value`.
 #[repr(C)]
@@ -64,28 +64,32 @@ pub struct Batch {
     count: usize,
     members: Rows,
     seats: Box<[Seat]>,
-    row: Box<[u32]>,
-    session: Box<[u64]>,
-    user: Box<[u64]>,
-    generation: Box<[u64]>,
-    age: Box<[u64]>,
-    changed: Box<[u64]>,
-    status: Box<[i32]>,
-    frames: Box<[u32]>,
-    output: Box<[usize]>,
-    output_size: Box<[usize]>,
-    mask: Box<[u8]>,
+    row: Array<u32>,
+    session: Array<u64>,
+    user: Array<u64>,
+    generation: Array<u64>,
+    age: Array<u64>,
+    changed: Array<u64>,
+    status: Array<i32>,
+    frames: Array<u32>,
+    output: Array<usize>,
+    output_size: Array<usize>,
+    mask: Array<u8>,
     /// By position and key.
     table: Box<[ValueRef]>,
     value: Box<[usize]>,
     holds: Box<[Option<Arc<Block>>]>,
     /// By key; empty where the key has no size.
-    columns: Box<[Memory]>,
+    columns: Box<[Array<u8>]>,
     column: Box<[usize]>,
     /// Rows with a lent value: to be let go as soon as the batch is home.
     lent: Rows,
     /// A row shows what its lane has not seen yet.
     has_news: bool,
+    /// Behind which values of its rows on a device are complete: to be waited for before its calls.
+    waits: Vec<RawEvent>,
+    /// They were.
+    has_waited: bool,
 }
 
 /// Addresses of the arrays, for an adapter.
@@ -121,17 +125,44 @@ pub struct Shape {
     pub chunk_bytes: usize,
 }
 
+/// In a value's flags: RTE_VALUE_DEVICE.
+const DEVICE: u32 = 2;
+
+/// What is to be waited for before `block` is shown to a stage, if it is not among `waits`.
+fn note_wait(waits: &mut Vec<RawEvent>, block: Option<&Arc<Block>>) {
+    if let Some(ready) = block.and_then(|block| block.ready())
+        && !waits.contains(&ready)
+    {
+        waits.push(ready);
+    }
+}
+
 fn zeros<T: Clone + Default>(count: usize) -> Box<[T]> {
     vec![T::default(); count].into()
 }
 
 impl Batch {
-    /// Room for `capacity` rows (dense: for the whole arena). `ends_chunk`: its rows have outputs.
-    pub fn new(shape: Shape, capacity: usize, ends_chunk: bool, keys: &Keys) -> Option<Box<Batch>> {
-        let room = if shape.dense { shape.max_sessions as usize } else { capacity };
-        let columns: Box<[Memory]> =
-            keys.iter().map(|(_, spec)| Memory::new(spec.size.checked_mul(room)?)).collect::<Option<_>>()?;
-        let column = columns.iter().map(|column| if column.size() > 0 { column.address() } else { 0 }).collect();
+    /// Room for `capacity` rows (dense: for the whole arena). `ends_chunk`: its rows have outputs. What a stage may copy to
+    /// a device lies in `kind`, if that is some.
+    pub fn new(
+        shape: Shape,
+        capacity: usize,
+        ends_chunk: bool,
+        keys: &Keys,
+        kind: Option<&Arc<dyn Room>>,
+    ) -> Option<Box<Batch>> {
+        let max = shape.max_sessions as usize;
+        let room = if shape.dense { max } else { capacity };
+        let arrays =
+            [4, 8, 8, 8, 8, 8, 4, 4, size_of::<usize>(), size_of::<usize>()].map(|size| room.checked_mul(size));
+        let sizes = arrays.into_iter().chain([Some(max)]).collect::<Option<Vec<usize>>>()?;
+        let of_columns = keys.iter().map(|(_, spec)| spec.size.checked_mul(room)).collect::<Option<Vec<usize>>>()?;
+        let mut land = Land::new(kind, sizes.into_iter().chain(of_columns.iter().copied()))?;
+        let mut columns: Box<[Array<u8>]> = of_columns.into_iter().map(|size| land.array(size)).collect();
+        let start = |column: &mut Array<u8>| {
+            if column.is_empty() { 0 } else { column.as_mut_ptr().expose_provenance() }
+        };
+        let column: Box<[usize]> = columns.iter_mut().map(start).collect();
         let table: Box<[ValueRef]> = zeros(room * keys.len());
         let value = (0..room).map(|at| table[at * keys.len()..].as_ptr().expose_provenance()).collect();
         let mut batch = Batch {
@@ -148,17 +179,17 @@ impl Batch {
             count: 0,
             members: Rows::new(shape.max_sessions),
             seats: zeros(room),
-            row: zeros(room),
-            session: zeros(room),
-            user: zeros(room),
-            generation: zeros(room),
-            age: zeros(room),
-            changed: zeros(room),
-            status: zeros(room),
-            frames: zeros(room),
-            output: zeros(room),
-            output_size: zeros(room),
-            mask: zeros(shape.max_sessions as usize),
+            row: land.array(room),
+            session: land.array(room),
+            user: land.array(room),
+            generation: land.array(room),
+            age: land.array(room),
+            changed: land.array(room),
+            status: land.array(room),
+            frames: land.array(room),
+            output: land.array(room),
+            output_size: land.array(room),
+            mask: land.array(max),
             table,
             value,
             holds: vec![None; room * keys.len()].into(),
@@ -166,6 +197,8 @@ impl Batch {
             column,
             lent: Rows::new(shape.max_sessions),
             has_news: false,
+            waits: Vec::new(),
+            has_waited: false,
         };
         for at in 0..room * keys.len() {
             batch.table[at].key = (at % keys.len()) as u32;
@@ -227,6 +260,8 @@ impl Batch {
     /// Begins anew, with `rows`. Then each of them is placed, ascending, then the batch is sealed.
     pub fn begin(&mut self, tick: u64, slot: u32, rows: &Rows) {
         (self.tick, self.slot, self.result, self.has_news) = (tick, slot, Ok(()), false);
+        self.has_waited = false;
+        self.waits.clear();
         if self.members != *rows {
             self.members.iter().for_each(|row| self.mask[row.at()] = 0);
             self.members.copy_from(rows);
@@ -264,16 +299,19 @@ impl Batch {
                 store.replace(hold, block.cloned());
             }
             lends |= block.is_some_and(|block| block.is_lent());
+            note_wait(&mut self.waits, block);
             let cell = at * spec.size..(at + 1) * spec.size;
             let place = &mut self.table[at * self.keys + key];
+            place.flags = if block.is_some_and(|block| block.is_device()) { DEVICE } else { 0 };
             (place.data, place.size, place.revision) = match block {
-                Some(block) => (block.address(), block.bytes().len(), block.revision()),
-                None if view.present.has(key) => (self.columns[key].address() + cell.start, spec.size, 0),
+                Some(block) => (block.address(), block.size(), block.revision()),
+                None if view.present.has(key) => (self.column[key] + cell.start, spec.size, 0),
                 None => (0, 0, 0),
             };
             if spec.size > 0 {
-                let cell = &mut self.columns[key].bytes_mut()[cell];
+                let cell = &mut self.columns[key][cell];
                 match block {
+                    // (A key with a size takes no value on a device.)
                     Some(block) => cell.copy_from_slice(block.bytes()),
                     None if view.present.has(key) => cell.copy_from_slice(&view.image[keys.span(key)]),
                     None => cell.fill(0),
@@ -307,8 +345,8 @@ impl Batch {
             store.replace(&mut self.holds[at * self.keys + key], None);
             let place = &mut self.table[at * self.keys + key];
             (place.data, place.size, place.revision) = (0, 0, 0);
-            let size = self.columns[key].size() / self.seats.len();
-            self.columns[key].bytes_mut()[at * size..(at + 1) * size].fill(0);
+            let size = self.columns[key].len() / self.seats.len();
+            self.columns[key][at * size..(at + 1) * size].fill(0);
         }
     }
 
@@ -318,7 +356,7 @@ impl Batch {
             Some(block) => Shown::Block(block),
             None => match self.table[at * self.keys + key].size {
                 0 => Shown::Absent,
-                size => Shown::Bytes(&self.columns[key].bytes()[at * size..(at + 1) * size]),
+                size => Shown::Bytes(&self.columns[key][at * size..(at + 1) * size]),
             },
         }
     }
@@ -385,11 +423,11 @@ impl Batch {
             let (source, target) = (from * self.keys + key, to * self.keys + key);
             self.holds.swap(source, target);
             self.table.swap(source, target);
-            let size = self.columns[key].size() / self.seats.len();
-            self.columns[key].bytes_mut().copy_within(from * size..(from + 1) * size, to * size);
+            let size = self.columns[key].len() / self.seats.len();
+            self.columns[key].copy_within(from * size..(from + 1) * size, to * size);
             let place = &mut self.table[target];
             if self.holds[target].is_none() && place.size > 0 {
-                place.data = self.columns[key].address() + to * size;
+                place.data = self.column[key] + to * size;
             }
         }
     }
@@ -408,20 +446,27 @@ impl Batch {
         for key in 0..self.keys {
             let (source, target) = (at * self.keys + key, to * self.keys + key);
             let hold = other.holds[source].clone();
+            note_wait(&mut self.waits, hold.as_ref());
             if hold.as_ref().is_some_and(|block| block.is_lent()) {
                 self.lent.add(seat.row);
             }
             let (from_size, size) =
-                (other.columns[key].size() / other.seats.len(), self.columns[key].size() / self.seats.len());
-            self.columns[key].bytes_mut()[to * size..(to + 1) * size]
-                .copy_from_slice(&other.columns[key].bytes()[at * from_size..(at + 1) * from_size]);
+                (other.columns[key].len() / other.seats.len(), self.columns[key].len() / self.seats.len());
+            self.columns[key][to * size..(to + 1) * size]
+                .copy_from_slice(&other.columns[key][at * from_size..(at + 1) * from_size]);
             self.table[target] = other.table[source];
             if hold.is_none() && self.table[target].size > 0 {
-                self.table[target].data = self.columns[key].address() + to * size;
+                self.table[target].data = self.column[key] + to * size;
             }
             store.replace(&mut self.holds[target], hold);
         }
         self.seal(store);
+    }
+
+    /// Whoever calls its stages has its stream wait for `each` of these before.
+    pub fn wait_for<E>(&mut self, mut each: impl FnMut(RawEvent) -> Result<(), E>) -> Result<(), E> {
+        self.has_waited = true;
+        self.waits.drain(..).try_for_each(&mut each)
     }
 
     // ---- after its calls
@@ -451,7 +496,8 @@ impl Batch {
         self.frames[at]
     }
 
-    /// Home again, nobody reads it any more: lent values are let go at once, those of its own kept for the next fill.
+    /// Home again, nobody reads it any more: lent values are let go at once, those of its own kept for the next fill. What
+    /// its calls have waited for has passed.
     pub fn release_lent(&mut self, store: &mut Store) {
         if self.lent.is_empty() {
             return;
@@ -460,7 +506,10 @@ impl Batch {
         for at in 0..self.seats.len() {
             for key in 0..keys {
                 let hold = &mut self.holds[at * keys + key];
-                if hold.as_ref().is_some_and(|block| block.is_lent()) {
+                if let Some(block) = hold.as_ref().filter(|block| block.is_lent()) {
+                    if self.has_waited {
+                        block.note_ready();
+                    }
                     store.replace(hold, None);
                     self.table[at * keys + key].size = 0;
                     self.seats[at].version = 0;

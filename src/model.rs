@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::conditioning::Keys;
 use crate::time::Rate;
 use crate::word::{Lane, Status, hook};
+pub use crate::word::{RawEvent, RawStream};
 
 /// One stage.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ pub struct Manifest {
     pub owns_outputs: bool,
     /// Outputs are complete behind an event: nobody waits for them here.
     pub on_device: bool,
+    /// Those of a batch are one block.
+    pub outputs_block: bool,
     /// What sessions are steered by.
     pub keys: Keys,
     /// In the order in which those of a lane run.
@@ -94,17 +97,9 @@ impl Manifest {
     }
 }
 
-/// A queue of a device, or nothing: only an adapter gives it a type.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct RawStream(pub usize);
-
 /// An engine as its host holds it: only an adapter gives it a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawEngine(pub usize);
-
-/// A mark in such a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RawEvent(pub usize);
 
 /// What is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

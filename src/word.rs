@@ -138,6 +138,14 @@ impl Queue {
     }
 }
 
+/// A queue of a device, or nothing: only an adapter gives it a type.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct RawStream(pub usize);
+
+/// A mark in such a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RawEvent(pub usize);
+
 /// Why something did not go well: never OK where it is stored. Same numbers as `rte_status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status(pub i32);

@@ -276,6 +276,7 @@ fn descriptors(out: &mut String) {
             spin_ns,
             trace_path,
             record_path,
+            device_uuid,
         }
     );
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::guard::{answer_of, give_back};
-use super::message::{rte_event, rte_stream};
+use super::message::{raw_stream, rte_event, rte_stream};
 use super::options::rte_backend;
-use crate::lane::{Events, Mark, Streams};
+use crate::lane::{Events, Streams};
 use crate::model::{RawEvent, RawStream};
-use crate::queue::{Passage, ReleaseFence};
 use crate::time::Wake;
 use crate::word::{Lane, Nanos, Status};
 
@@ -100,16 +99,6 @@ impl Drop for Table {
     }
 }
 
-/// What marks the streams of consumers.
-pub(super) struct Releases(pub(super) Arc<Table>);
-
-impl ReleaseFence for Releases {
-    fn mark(&self, stream: RawStream) -> Option<Arc<dyn Passage>> {
-        let mark = Mark::new(self.0.clone()).ok()?;
-        mark.put(stream).is_ok().then_some(mark as Arc<dyn Passage>)
-    }
-}
-
 fn stream_of(stream: RawStream) -> rte_stream {
     std::ptr::with_exposed_provenance_mut(stream.0)
 }
@@ -129,8 +118,7 @@ pub(super) struct HostStreams {
 
 impl HostStreams {
     pub(super) fn new(table: Arc<Table>, lent: [rte_stream; Lane::COUNT]) -> HostStreams {
-        let lent = lent.map(|stream| RawStream(stream.expose_provenance()));
-        HostStreams { table, lent, made: Vec::new(), is_open: false }
+        HostStreams { table, lent: lent.map(raw_stream), made: Vec::new(), is_open: false }
     }
 }
 

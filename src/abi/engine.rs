@@ -1,23 +1,27 @@
 //! The engine: made, driven, stopped, freed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32};
+use std::sync::{Arc, OnceLock};
 
-use super::backend::{HostStreams, Releases, Table};
+use super::backend::{HostStreams, Table};
+use super::cuda;
 use super::descriptor;
 use super::guard::{guard, guard_cold, is_forked, watch_forks, with_engine, with_engine_cold};
 use super::log::log_of;
+use super::message::raw_stream;
 use super::model::{CModel, rte_model};
 use super::options::{
-    self, Options, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS, RTE_PIPELINE_OFF, RTE_PIPELINE_ON,
-    RTE_PREFAULT, rte_engine_options,
+    self, Options, RTE_LANES_AUTO, RTE_LANES_CUDA, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS,
+    RTE_PIPELINE_OFF, RTE_PIPELINE_ON, RTE_PREFAULT, rte_engine_options,
 };
 use super::outbox::on_output_of;
 use super::status::{rte_error, rte_status};
 use crate::engine::{Body, Cohort, Engine, Failure, Plan, Serving, Settings, Shared};
-use crate::lane::{Bell, InlineLanes, Lanes, StreamLanes, Target, ThreadLanes};
+use crate::lane::{
+    Bell, CudaStreams, Equipment, InContext, InlineLanes, Lanes, Releases, StreamLanes, Target, ThreadLanes,
+};
 use crate::model::Model;
-use crate::queue::{Inbox, LIFE_NOTICES, Outbox, ReleaseFence, Sizes};
+use crate::queue::{Inbox, LIFE_NOTICES, Outbox, Sizes};
 use crate::record::Writer;
 use crate::telemetry::{Board, Counters, Gauges, Watch};
 use crate::time::{Threads, Wake};
@@ -30,10 +34,11 @@ pub struct rte_engine {
 
 /// Makes an engine. Copies `model` and `options` (NULL = defaults) and allocates everything that ticks will need, but for a
 /// row's output buffers: those at its first attach (or here, with RTE_PREFAULT). Takes `model->user` and
-/// `options->backend->user`, on success only. Makes no thread and calls no callback.
+/// `options->backend->user`, on success only. Makes no thread and calls no callback. On CUDA lanes it holds the device's
+/// primary context (and makes it, if nobody has) until the engine is freed and its last output is released.
 ///
 /// Returns RTE_OK and stores the handle in `out`. Errors, with nothing stored but `error`: RTE_ERR_ARGUMENT,
-/// RTE_ERR_VERSION, RTE_ERR_UNAVAILABLE, RTE_ERR_MEMORY.
+/// RTE_ERR_VERSION, RTE_ERR_UNAVAILABLE, RTE_ERR_MEMORY; of the CUDA driver: RTE_ERR_DEVICE, in its words.
 /// Threads: any. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_new(
@@ -68,14 +73,18 @@ pub unsafe fn engine_with(
     let (model, options) = unsafe { (CModel::read(model)?, options::read(options)?) };
     // SAFETY: the caller's promise.
     let clock = unsafe { options::read_clock(&options.table)? };
-    let is_host = options.table.lanes == RTE_LANES_HOST;
-    let is_threaded = options.table.lanes == RTE_LANES_THREADS;
+    let (trouble, serves) = (Arc::new(OnceLock::new()), model.manifest().serves());
+    // SAFETY: the caller's promise.
+    let gpu = if serves { None } else { unsafe { cuda::open(&options.table, &trouble)? } };
+    let lanes = match options.table.lanes {
+        RTE_LANES_AUTO if gpu.is_some() => RTE_LANES_CUDA,
+        RTE_LANES_AUTO => RTE_LANES_INLINE,
+        lanes => lanes,
+    };
+    let (is_host, is_threaded) = (lanes == RTE_LANES_HOST, lanes == RTE_LANES_THREADS);
     // SAFETY: the caller's promise.
     let backend = if is_host { Some(unsafe { options::read_backend(&options.table)? }) } else { None };
-    if model.manifest().on_device && !is_host {
-        let what = "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_LANES_HOST: not in this version";
-        return Err(Failure::new(Status::UNAVAILABLE, what));
-    }
+    check_outputs(model.manifest(), lanes)?;
     let no_memory = || Failure::new(Status::MEMORY, "no memory for the engine's rows and queues");
     watch_forks();
 
@@ -84,7 +93,7 @@ pub unsafe fn engine_with(
     if least_bytes(manifest, options.depth).is_none_or(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
         return Err(no_memory());
     }
-    let plan = plan(&options, manifest, is_host || is_threaded);
+    let plan = plan(&options, manifest, lanes != RTE_LANES_INLINE);
     let rows = manifest.max_sessions;
     let (parked, kicked) = (Arc::new(Wake::default()), Arc::new(AtomicBool::new(false)));
     let bell = Bell { kicked: kicked.clone(), parked: parked.clone() };
@@ -116,33 +125,42 @@ pub unsafe fn engine_with(
         overrun: options.overrun,
         threads: threads.clone(),
         has_lane_threads: is_threaded,
+        trouble,
+        takes_device_values: (is_host || gpu.is_some()) && options.record_path.is_none(),
         stall: if options.table.stall_ns == 0 { 1_000_000_000 } else { options.table.stall_ns },
         message_bytes: options.limits.message_bytes,
-        lanes: if is_host || is_threaded { options.table.lanes } else { RTE_LANES_INLINE },
+        lanes,
         plan,
     };
     let table = backend.map(|backend| Table::new(backend, kicked, parked));
-    let model = Arc::new(model);
-    if model.manifest().serves() {
-        let serving = Serving::new(shared.clone(), model.clone(), plan.quota, plan.prefault).ok_or_else(no_memory)?;
-        model.take();
-        let engine = Engine::new(shared, model, Body::Serving(serving), settings);
+    let owned = Arc::new(model);
+    if serves {
+        let serving = Serving::new(shared.clone(), owned.clone(), plan.quota, plan.prefault).ok_or_else(no_memory)?;
+        owned.take();
+        let engine = Engine::new(shared, owned, Body::Serving(serving), settings);
         return Ok(Arc::into_raw(engine).cast_mut().cast());
     }
-    let target = Target { model: model.clone(), watch };
-    let lanes: Box<dyn Lanes> = match &table {
-        Some(table) => {
-            let streams = HostStreams::new(table.clone(), options.table.streams);
-            Box::new(StreamLanes::new(target.clone(), Box::new(streams)))
-        }
-        None if is_threaded => {
-            let encodes = options.table.encode_lanes.max(1) as usize;
-            Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, options.table.spin_ns, threads))
-        }
-        None => Box::new(InlineLanes::new(target.clone())),
+    let model: Arc<dyn Model> = match &gpu {
+        Some(gpu) => Arc::new(InContext::new(gpu.clone(), owned.clone())),
+        None => owned.clone(),
     };
-    let device = table.clone().map(|table| Arc::new(Releases(table)) as Arc<dyn ReleaseFence>);
-    let cohort = Cohort::new(shared.clone(), target, wrap(lanes), plan, device).ok_or_else(no_memory)?;
+    let target = Target { model: model.clone(), watch };
+    let encodes = options.table.encode_lanes.max(1) as usize;
+    let mut equipment = Equipment::default();
+    let lanes: Box<dyn Lanes> = if let Some(table) = &table {
+        equipment.releases = Some(Arc::new(Releases(table.clone())));
+        let streams = HostStreams::new(table.clone(), options.table.streams);
+        Box::new(StreamLanes::new(target.clone(), Box::new(streams), encodes))
+    } else if let Some(gpu) = gpu {
+        equipment = cuda::equipment(&gpu, model.manifest());
+        let streams = CudaStreams::new(gpu, options.table.streams.map(raw_stream));
+        Box::new(StreamLanes::new(target.clone(), Box::new(streams), encodes))
+    } else if is_threaded {
+        Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, options.table.spin_ns, threads))
+    } else {
+        Box::new(InlineLanes::new(target.clone()))
+    };
+    let cohort = Cohort::new(shared.clone(), target, wrap(lanes), plan, equipment).ok_or_else(no_memory)?;
     let engine = Engine::new(shared, model.clone(), Body::Cohort(cohort), settings);
     if let Some(path) = &options.record_path {
         let writer = Writer::create(path, &engine.facts());
@@ -151,7 +169,7 @@ pub unsafe fn engine_with(
         );
     }
     // The host's objects are taken on success only.
-    model.take();
+    owned.take();
     table.into_iter().for_each(|table| table.take());
     Ok(Arc::into_raw(engine).cast_mut().cast())
 }
@@ -165,6 +183,20 @@ fn check_together(manifest: &crate::model::Manifest, options: &Options) -> Resul
         table if serves && table.pipeline == RTE_PIPELINE_ON => wrong("pipeline: RTE_PIPELINE_ON".to_string()),
         table if serves && !table.record_path.is_null() => wrong("record_path: set".to_string()),
         _ => Ok(()),
+    }
+}
+
+/// Outputs on a device need lanes that have one, and such of ours a device that we know.
+fn check_outputs(manifest: &crate::model::Manifest, lanes: u32) -> Result<(), Failure> {
+    let no = |what: &str| {
+        Err(Failure::new(Status::UNAVAILABLE, format!("model.flags: RTE_MODEL_DEVICE_OUTPUT, but {what}")))
+    };
+    match lanes {
+        _ if !manifest.on_device => Ok(()),
+        RTE_LANES_CUDA => Ok(()),
+        RTE_LANES_HOST if manifest.owns_outputs => Ok(()),
+        RTE_LANES_HOST => no("without RTE_MODEL_OWN_OUTPUT: the memory of options.backend's device is yours"),
+        _ => no("the lanes have no device"),
     }
 }
 

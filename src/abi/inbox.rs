@@ -19,8 +19,10 @@ use crate::word::{Generation, KeySet, Session, Status};
 ///
 /// RTE_OK: taken; what comes of it a notice tells. RTE_AGAIN: no room now (in the inbox, for this session, for its notices).
 /// RTE_ERR_ARGUMENT: NULL; an unknown kind, flag or key; a key twice; a value of the wrong size; values with a kind that
-/// has none; a generation with ATTACH; a non-zero reserved field. RTE_ERR_TOO_LARGE: more copied bytes than
-/// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device. RTE_ERR_STATE: after
+/// has none; a generation with ATTACH; a non-zero reserved field; a DEVICE value of a key with a size, or without a
+/// revision; `ready` without a DEVICE value. RTE_ERR_TOO_LARGE: more copied bytes than
+/// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device, or with
+/// options.record_path. RTE_ERR_STATE: after
 /// stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run.
 /// Threads: any, any number of them. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
@@ -61,7 +63,8 @@ unsafe fn push(engine: &Engine, message: &rte_message) -> Result<(), Status> {
     let release = message
         .release
         .map(|release| Release::new(run_release, [release as usize, message.release_user.expose_provenance()]));
-    shared.inbox.push(Parcel { envelope, values: &values, release }).map_err(|why| {
+    let ready = (!message.ready.is_null()).then(|| raw_event(message.ready));
+    shared.inbox.push(Parcel { envelope, values: &values, ready, release }).map_err(|why| {
         if kind.begins_life() {
             shared.outbox.refund(crate::queue::LIFE_NOTICES);
         }
@@ -108,7 +111,7 @@ fn read_kind(message: &rte_message) -> Result<Kind, Status> {
     if is_wrong {
         return Err(Status::ARGUMENT);
     }
-    if message.ready.is_null() { Ok(kind) } else { Err(Status::UNAVAILABLE) }
+    Ok(kind)
 }
 
 type ValuesIn<'a> = ArrayVec<ValueIn<'a>, MAX_KEYS>;
@@ -117,6 +120,10 @@ type ValuesIn<'a> = ArrayVec<ValueIn<'a>, MAX_KEYS>;
 /// As for `push`.
 unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<ValuesIn<'a>, Status> {
     let keys = &engine.model().manifest().keys;
+    let (takes_device, mut has_device) = (engine.settings().takes_device_values, false);
+    if !message.ready.is_null() && !takes_device {
+        return Err(Status::UNAVAILABLE);
+    }
     let (mut values, mut seen, mut copied) = (ValuesIn::new(), KeySet::NONE, 0usize);
     for at in 0..message.value_count {
         // SAFETY: the caller's promise.
@@ -126,14 +133,22 @@ unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<V
             return Err(Status::ARGUMENT);
         }
         seen.add(key);
-        if value.flags & RTE_VALUE_DEVICE != 0 {
+        let is_device = value.flags & RTE_VALUE_DEVICE != 0;
+        if is_device && !takes_device {
             return Err(Status::UNAVAILABLE);
         }
+        // A column lies in the processor's memory, and nobody here can tell whether bytes of a device have changed.
+        if is_device && value.size > 0 && (keys.spec(key).size > 0 || value.revision == 0) {
+            return Err(Status::ARGUMENT);
+        }
+        has_device |= is_device && value.size > 0;
         if value.size > 0 && (value.data.is_null() || !fits(value.size, keys.spec(key))) {
             return Err(Status::ARGUMENT);
         }
         let content = if value.size == 0 {
             Ok(&[][..])
+        } else if is_device {
+            Err(Lent::on_device(value.data.expose_provenance(), value.size))
         } else if value.flags & RTE_VALUE_BORROWED != 0 {
             // SAFETY: the host lends the bytes until its release has run, which travels with the message.
             Err(unsafe { Lent::new(value.data.expose_provenance(), value.size) })
@@ -144,7 +159,11 @@ unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<V
         };
         values.push(ValueIn { key: value.key, revision: value.revision, content });
     }
-    if copied > engine.settings().message_bytes { Err(Status::TOO_LARGE) } else { Ok(values) }
+    match copied {
+        _ if !message.ready.is_null() && !has_device => Err(Status::ARGUMENT),
+        copied if copied > engine.settings().message_bytes => Err(Status::TOO_LARGE),
+        _ => Ok(values),
+    }
 }
 
 fn fits(size: usize, spec: &KeySpec) -> bool {

@@ -16,10 +16,6 @@ fn wrong(message: String) -> Failure {
     Failure::new(Status::ARGUMENT, message)
 }
 
-fn unavailable(what: &str) -> Failure {
-    Failure::new(Status::UNAVAILABLE, format!("{what}: not in this version"))
-}
-
 /// `Ok` if `value` has no bits but `known`.
 pub(super) fn check_bits(name: &str, value: u32, known: u32) -> Result<(), Failure> {
     match value & !known {
@@ -81,6 +77,7 @@ pub(super) unsafe fn read(table: &rte_model, stages: &[rte_stage]) -> Result<Man
         seeds_aside: table.flags & RTE_MODEL_SEED_ASIDE != 0,
         owns_outputs: table.flags & RTE_MODEL_OWN_OUTPUT != 0,
         on_device: table.flags & RTE_MODEL_DEVICE_OUTPUT != 0,
+        outputs_block: table.flags & RTE_MODEL_OUTPUT_BLOCK != 0,
         keys: Keys::new(keys),
         stages: stages.into(),
         hooks: Hooks {
@@ -96,11 +93,11 @@ fn check_flags(table: &rte_model) -> Result<(), Failure> {
     let known = RTE_MODEL_DENSE | RTE_MODEL_NO_MIDRUN | RTE_MODEL_RETRY_SAFE | RTE_MODEL_SEED_ASIDE;
     let outputs = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT | RTE_MODEL_OUTPUT_BLOCK;
     check_bits("model.flags", table.flags, known | outputs)?;
-    if table.flags & RTE_MODEL_OUTPUT_BLOCK != 0 {
-        return Err(unavailable("model.flags: RTE_MODEL_OUTPUT_BLOCK"));
-    }
-    if table.flags & RTE_MODEL_DEVICE_OUTPUT != 0 && table.flags & RTE_MODEL_OWN_OUTPUT == 0 {
-        return Err(unavailable("model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_MODEL_OWN_OUTPUT"));
+    let elsewhere = table.flags & (RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT);
+    if table.flags & RTE_MODEL_OUTPUT_BLOCK != 0 && elsewhere != 0 {
+        let what =
+            "model.flags: RTE_MODEL_OUTPUT_BLOCK, but with OWN_OUTPUT or DEVICE_OUTPUT there is no block of ours";
+        return Err(wrong(what.to_string()));
     }
     if (table.flags & RTE_MODEL_OWN_OUTPUT != 0) != table.release_output.is_some() {
         let what = if table.release_output.is_some() { "set, but not" } else { "NULL, but" };

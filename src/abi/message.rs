@@ -38,7 +38,10 @@ pub struct rte_value {
 
 /// Flag of a value: `data` is not copied: it stays yours and unchanged until `message.release` has run.
 pub const RTE_VALUE_BORROWED: u32 = 1;
-/// Flag of a value: `data` is a device pointer; implies BORROWED. Needs device lanes; else RTE_ERR_UNAVAILABLE.
+/// Flag of a value: `data` is a device pointer; implies BORROWED. Needs lanes with a device (RTE_LANES_CUDA,
+/// RTE_LANES_HOST), a key without a size (a column lies in the processor's memory), and a revision. Lanes wait for
+/// `message.ready` before the first stage that is shown it; so do `seed` and stages of later ticks. The bytes are never
+/// read here.
 pub const RTE_VALUE_DEVICE: u32 = 2;
 
 /// Kind of a message: join. `values` are the context, which `seed` sees. Again for the same session: no effect, answered
@@ -85,7 +88,8 @@ pub struct rte_message {
     pub values: *const rte_value,
     /// At most RTE_MAX_KEYS.
     pub value_count: usize,
-    /// RTE_VALUE_DEVICE values are complete after this event; NULL: they are now.
+    /// RTE_VALUE_DEVICE values are complete after this event; NULL: they are now. Not to be destroyed or recorded again
+    /// before `release` has run.
     pub ready: rte_event,
     /// May be NULL. Run exactly once, on any thread, when no work that may read the message's BORROWED values is left; not
     /// run if the push failed. It may call what a callback may call.
@@ -94,4 +98,12 @@ pub struct rte_message {
     pub release_user: *mut c_void,
     /// Must be zero.
     pub reserved: [u64; 2],
+}
+
+pub(super) fn raw_event(event: rte_event) -> crate::model::RawEvent {
+    crate::model::RawEvent(event.expose_provenance())
+}
+
+pub(super) fn raw_stream(stream: rte_stream) -> crate::model::RawStream {
+    crate::model::RawStream(stream.expose_provenance())
 }

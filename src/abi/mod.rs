@@ -36,6 +36,7 @@ pub mod info;
 
 mod backend;
 mod clock;
+mod cuda;
 mod descriptor;
 mod guard;
 mod manifest;

@@ -34,7 +34,8 @@ pub const RTE_STAGE_NONE: u32 = 0xffff_fff0;
 ///
 /// Arrays are by position i in 0..count, but `mask`, which is by row. They stay valid and unchanged until the batch's work
 /// on its lane has passed, so asynchronous copies may read them; on HOT and DEFERRED their addresses are the same for every
-/// batch of one slot, so graphs may capture them (a row that is run alone after failures comes in a batch of its own).
+/// batch of one slot, so graphs may capture them, and on CUDA lanes they are page-locked (a row that is run alone after
+/// failures comes in a batch of its own, which is not).
 /// A stage writes `*output[i]`, `output_size`, `frames` and `status`; all else is ours.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -74,7 +75,8 @@ pub struct rte_batch {
     /// By arena row, max_sessions bytes: 1 = in this batch. RTE_MODEL_DENSE: padding rows have session 0, no values, output
     /// NULL.
     pub mask: *const u8,
-    /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64. NULL elsewhere.
+    /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64 (with
+    /// RTE_MODEL_OUTPUT_BLOCK the first of them). NULL elsewhere.
     pub output: *mut *mut c_void,
     /// 0 on entry; left 0 = no chunk from this row in this tick. More than chunk_bytes fails the row with RTE_ERR_CALLBACK.
     pub output_size: *mut usize,
@@ -187,10 +189,12 @@ pub const RTE_MODEL_RETRY_SAFE: u32 = 8;
 /// Flag of a model: seed runs on the ENCODE lane; its rows join when it is done, and nobody waits for them.
 pub const RTE_MODEL_SEED_ASIDE: u32 = 16;
 /// Flag of a model: output[i] is device memory, and nobody waits for it here: the chunk comes as soon as its work is
-/// enqueued, and its `ready` is the event behind which it is complete. In this version with RTE_MODEL_OWN_OUTPUT and
-/// RTE_LANES_HOST alone, else UNAVAILABLE.
+/// enqueued, and its `ready` is the event behind which it is complete. Needs lanes with a device: RTE_LANES_CUDA, or
+/// RTE_LANES_HOST with RTE_MODEL_OWN_OUTPUT; else UNAVAILABLE.
 pub const RTE_MODEL_DEVICE_OUTPUT: u32 = 32;
-/// Flag of a model: the outputs of a batch are one block. UNAVAILABLE in this version.
+/// Flag of a model: the outputs of a batch are one block, of the batch's own: output[i] = output[0] + i * chunk_bytes, so
+/// that a stage writes or copies them at one go. Each chunk is copied from there to its session's buffer when its batch has
+/// passed. Not with OWN_OUTPUT or DEVICE_OUTPUT.
 pub const RTE_MODEL_OUTPUT_BLOCK: u32 = 64;
 
 /// What you bring: stages, and hooks, which may all be NULL. A descriptor: set struct_size, leave the rest zero.
@@ -229,8 +233,8 @@ pub struct rte_model {
     pub stage_count: u32,
     /// Must be zero.
     pub reserved0: u32,
-    /// Once, on the engine's thread, before any other; `streams` by lane, NULL on inline lanes. Not OK: rte_engine_start,
-    /// run or the first tick returns it.
+    /// Once, on the engine's thread, before any other; `streams` by lane (ENCODE: the first), NULL on inline and threads
+    /// lanes. Not OK: rte_engine_start, run or the first tick returns it.
     pub init: Option<unsafe extern "C-unwind" fn(user: *mut c_void, streams: *const rte_stream) -> rte_status>,
     /// Seed gate: shown the pending rows. RTE_AGAIN = keep them pending. NULL = always ready.
     pub ready: rte_stage_fn,

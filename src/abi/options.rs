@@ -14,14 +14,18 @@ use crate::queue::{Limits, MAX_BYTES, Policy};
 use crate::time::Overrun;
 use crate::word::Status;
 
-/// Where stages run: CUDA if a device is there, else inline. In this version: inline, where a slow encode holds everybody
-/// up: choose RTE_LANES_THREADS if yours are.
+/// Where stages run: RTE_LANES_CUDA if the driver sees a device, else RTE_LANES_INLINE, where a slow encode holds everybody
+/// up: choose RTE_LANES_THREADS if yours are and run on the processor.
 pub const RTE_LANES_AUTO: u32 = 0;
 /// Where stages run: at once, on the engine's thread; nothing overlaps.
 pub const RTE_LANES_INLINE: u32 = 1;
 /// Where stages run: on a thread for each lane, beside the engine's.
 pub const RTE_LANES_THREADS: u32 = 2;
-/// Where stages run: CUDA streams. UNAVAILABLE in this version.
+/// Where stages run: they are called on the engine's thread and enqueue on CUDA streams of options.device (non-blocking, HOT
+/// of the highest priority, ENCODE of the lowest). The driver is looked for at run time: libcuda.so.1. None, or one that is
+/// too old, or no device: rte_engine_new returns RTE_ERR_UNAVAILABLE, and the error says which. The device's primary
+/// context, which the runtime API uses too, is current in every callback of the model but those that say otherwise; no
+/// call of this library changes which context its caller finds current.
 pub const RTE_LANES_CUDA: u32 = 3;
 /// Where stages run: streams of `options.backend`.
 pub const RTE_LANES_HOST: u32 = 4;
@@ -65,7 +69,8 @@ pub struct rte_backend {
     pub reserved: u32,
     /// Given to every function.
     pub user: *mut c_void,
-    /// Makes the stream of a lane (RTE_HOT, RTE_DEFERRED, RTE_ENCODE), when the engine is first driven.
+    /// Makes a stream of a lane (RTE_HOT, RTE_DEFERRED; RTE_ENCODE: options.encode_lanes of them), when the engine is first
+    /// driven.
     pub stream_new:
         Option<unsafe extern "C-unwind" fn(user: *mut c_void, lane: u32, out: *mut rte_stream) -> rte_status>,
     /// Frees one that stream_new made.
@@ -125,13 +130,14 @@ pub struct rte_engine_options {
     pub lanes: u32,
     /// RTE_PIPELINE_*.
     pub pipeline: u32,
-    /// CUDA ordinal; looked at with CUDA lanes only.
+    /// Which CUDA device, as the driver numbers those that it sees; looked at with CUDA lanes only.
     pub device: i32,
     /// RTE_LANES_HOST alone. Copied.
     pub backend: *const rte_backend,
     /// NULL = the real one. Copied.
     pub clock: *const rte_clock,
-    /// By lane; NULL = ours. Borrowed until rte_engine_free. Not with inline lanes.
+    /// By lane; NULL = ours. Borrowed until rte_engine_free. With RTE_LANES_CUDA and RTE_LANES_HOST alone. CUDA: of the
+    /// device's primary context; a default stream, one of another device or one that is being captured is refused.
     pub streams: [rte_stream; 3],
     /// Messages; rounded up to a power of two, 8 to 65536; 0 = 1024. One session may use a quarter, all ACTIONs together
     /// three quarters.
@@ -142,7 +148,8 @@ pub struct rte_engine_options {
     /// hold four messages.
     pub inbox_bytes: u64,
     /// Chunks per session; at most 4096; 0 = 4. A session has outbox_depth + held_max + pipeline depth buffers of
-    /// model.chunk_bytes (`session_bytes` in info), allocated and touched on the engine's thread when a row is first used.
+    /// model.chunk_bytes (`session_bytes` in info), allocated and touched on the engine's thread when a row is first used;
+    /// on CUDA lanes page-locked, which takes milliseconds, or, with RTE_MODEL_DEVICE_OUTPUT, of the device's memory.
     pub outbox_depth: u32,
     /// Outputs of one session that a consumer may hold at once; at most 4096; 0 = 2.
     pub held_max: u32,
@@ -156,8 +163,8 @@ pub struct rte_engine_options {
     pub seed_attempts: u32,
     /// Whole-call failures of ENCODE in a row before a row is quarantined; 0 = 3.
     pub encode_attempts: u32,
-    /// So many encode batches of different rows at once; 0 = 1, at most 8. More than 1: with RTE_LANES_THREADS, else
-    /// UNAVAILABLE.
+    /// So many encode batches of different rows at once; 0 = 1, at most 8. More than 1: not with RTE_LANES_INLINE, nor with
+    /// a lent ENCODE stream.
     pub encode_lanes: u32,
     /// RTE_LOG_*; 0 = RTE_LOG_WARN.
     pub log_level: u32,
@@ -187,14 +194,16 @@ pub struct rte_engine_options {
     pub flags: u32,
     /// A callback longer than this shows in info, also while it runs; 0 = 1 s.
     pub stall_ns: u64,
-    /// Before a grid point (not with a clock of your own), or a fence of threads lanes: spin at most this long, the rest
-    /// asleep; 0 = never spin.
+    /// Before a grid point (not with a clock of your own), or a fence of threads or CUDA lanes: spin at most this long, the
+    /// rest asleep; 0 = never spin.
     pub spin_ns: u64,
     /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
     pub trace_path: *const c_char,
     /// NULL = none. A file that is made, or emptied: what rte_engine_replay reads. Written by the engine's thread, a
     /// megabyte at a time; complete after the stop. The way to report a bug. Copied.
     pub record_path: *const c_char,
+    /// NULL = `device` says. Else the CUDA device with this UUID, as `nvidia-smi -L` prints it. Copied.
+    pub device_uuid: *const c_char,
 }
 
 /// Options that were read and checked.
@@ -290,18 +299,24 @@ fn check_choices(table: &rte_engine_options) -> Result<(), Failure> {
         let what = if is_host { "NULL, but lanes is RTE_LANES_HOST" } else { "set, but lanes is not RTE_LANES_HOST" };
         return Err(wrong(format!("options.backend: {what}")));
     }
+    if table.encode_lanes > 1 && table.lanes == RTE_LANES_INLINE {
+        return Err(wrong(format!(
+            "options.encode_lanes: {}, but on inline lanes nothing overlaps",
+            table.encode_lanes
+        )));
+    }
+    if table.encode_lanes > 1 && !table.streams[2].is_null() {
+        return Err(wrong(format!("options.encode_lanes: {}, but streams[RTE_ENCODE] lends one", table.encode_lanes)));
+    }
     match table.streams.iter().position(|stream| !stream.is_null()) {
-        Some(at) if !is_host => {
-            Err(wrong(format!("options.streams[{at}]: set, but only RTE_LANES_HOST takes streams")))
+        Some(at) if !is_host && table.lanes != RTE_LANES_CUDA => {
+            Err(wrong(format!("options.streams[{at}]: set, but only RTE_LANES_CUDA and RTE_LANES_HOST take streams")))
         }
         _ => Ok(()),
     }
 }
 
 fn check_later(table: &rte_engine_options) -> Result<(), Failure> {
-    later(table.lanes == RTE_LANES_CUDA, "lanes: RTE_LANES_CUDA")?;
-    let has_one = table.encode_lanes > 1 && table.lanes != RTE_LANES_THREADS;
-    later(has_one, &format!("encode_lanes: {} without RTE_LANES_THREADS", table.encode_lanes))?;
     // No call for these is known on other systems.
     later(cfg!(not(target_os = "linux")) && table.cpu_mask != 0, &format!("cpu_mask: {:#x}", table.cpu_mask))?;
     later(cfg!(not(target_os = "linux")) && table.priority != 0, &format!("priority: {}", table.priority))?;

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn rte_outbox_fd(engine: *mut rte_engine) -> libc::intptr_
 }
 
 /// Gives an output back. Its memory is reused, and the record zeroed, so that a second release of the same record does
-/// nothing. `after`: the stream of your last use of the data: with RTE_LANES_HOST an event is recorded there at once, and the
+/// nothing. `after`: the stream of your last use of the data: on lanes with a device an event is recorded there at once, and the
 /// memory reused when it has passed; inline and threads lanes know no streams: finish with the data before. NULL = now. NULL
 /// `output` is fine. The last release after rte_engine_free waits for such events before the memory goes.
 ///

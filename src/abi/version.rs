@@ -14,13 +14,14 @@ pub extern "C" fn rte_abi_version() -> u32 {
     RTE_ABI_VERSION
 }
 
-const VERSION: &CStr =
-    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), " (inline, threads, host)\0").as_bytes()) {
-        Ok(text) => text,
-        Err(_) => c"",
-    };
+const VERSION: &CStr = match CStr::from_bytes_with_nul(
+    concat!(env!("CARGO_PKG_VERSION"), " (inline, threads, host, cuda)\0").as_bytes(),
+) {
+    Ok(text) => text,
+    Err(_) => c"",
+};
 
-/// The release and what this build can do, as static text: `"0.1.0 (inline, threads, host)"`. Never NULL; do not free.
+/// The release and what this build can do, as static text: `"0.1.0 (inline, threads, host, cuda)"`. Never NULL; do not free.
 ///
 /// Threads: any. Callbacks: may be called in any.
 #[unsafe(no_mangle)]

@@ -1,9 +1,11 @@
 //! Immutable counted values, and the store that makes and reuses them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Lent, Release};
 use crate::memory::{LINE, Memory};
+use crate::word::RawEvent;
 
 /// One value. Immutable while anyone but the store holds it.
 pub struct Block {
@@ -18,18 +20,30 @@ enum Content {
     Lent { lent: Lent, payload: Arc<Payload> },
 }
 
-/// What is to be released when the last value of one message is given up.
+/// What the lent values of one message share.
 pub struct Payload {
+    /// Runs when the last of them is given up.
     release: Option<Release>,
+    /// Behind which those on a device are complete; 0: they are. Read and written by the engine's thread alone.
+    ready: AtomicUsize,
 }
 
 impl Block {
-    /// Its bytes.
+    /// Its bytes; none where only a device reaches them.
     pub fn bytes(&self) -> &[u8] {
         match &self.content {
             Content::Empty => &[],
             Content::Copied { memory, size } => &memory.bytes()[..*size],
             Content::Lent { lent, .. } => lent.bytes(),
+        }
+    }
+
+    /// How many.
+    pub fn size(&self) -> usize {
+        match &self.content {
+            Content::Empty => 0,
+            Content::Copied { size, .. } => *size,
+            Content::Lent { lent, .. } => lent.size(),
         }
     }
 
@@ -56,15 +70,35 @@ impl Block {
     pub fn is_lent(&self) -> bool {
         matches!(self.content, Content::Lent { .. })
     }
+
+    /// Whether only a device reaches it.
+    pub fn is_device(&self) -> bool {
+        matches!(self.content, Content::Lent { lent, .. } if lent.is_device())
+    }
+
+    /// Behind which it is complete; `None` where it is.
+    pub fn ready(&self) -> Option<RawEvent> {
+        let Content::Lent { lent, payload } = &self.content else { return None };
+        let ready = payload.ready.load(Ordering::Relaxed);
+        (lent.is_device() && ready != 0).then_some(RawEvent(ready))
+    }
+
+    /// That has passed.
+    pub fn note_ready(&self) {
+        if let Content::Lent { payload, .. } = &self.content {
+            payload.ready.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
-/// Whether two values are the same: by revision where both have one, else bit for bit. Absent equals absent alone.
+/// Whether two values are the same: by revision where both have one, else bit for bit, which of a device's memory nobody
+/// can tell. Absent equals absent alone.
 pub fn same(a: Option<&Arc<Block>>, b: Option<&Arc<Block>>) -> bool {
     match (a, b) {
         (None, None) => true,
         (Some(a), Some(b)) if Arc::ptr_eq(a, b) => true,
         (Some(a), Some(b)) if a.revision != 0 && b.revision != 0 => a.revision == b.revision,
-        (Some(a), Some(b)) => a.bytes() == b.bytes(),
+        (Some(a), Some(b)) => !a.is_device() && !b.is_device() && a.bytes() == b.bytes(),
         _ => false,
     }
 }
@@ -121,10 +155,11 @@ impl Store {
     }
 
     /// What the lent values of one message share. Give it to [`Store::settle`] when all of them were made.
-    pub fn payload(&mut self, release: Option<Release>) -> Arc<Payload> {
-        let Some(mut payload) = self.payloads.pop() else { return Arc::new(Payload { release }) };
+    pub fn payload(&mut self, release: Option<Release>, ready: Option<RawEvent>) -> Arc<Payload> {
+        let ready = AtomicUsize::new(ready.map_or(0, |event| event.0));
+        let Some(mut payload) = self.payloads.pop() else { return Arc::new(Payload { release, ready }) };
         if let Some(inside) = Arc::get_mut(&mut payload) {
-            inside.release = release;
+            *inside = Payload { release, ready };
         }
         payload
     }
@@ -190,7 +225,6 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     static RELEASED: AtomicUsize = AtomicUsize::new(0);
 
@@ -199,7 +233,7 @@ mod tests {
         let bytes = [7u8; 3];
         let mut store = Store::new(4);
         let release = Release::new(|_| _ = RELEASED.fetch_add(1, Ordering::Relaxed), [0; 2]);
-        let payload = store.payload(Some(release));
+        let payload = store.payload(Some(release), None);
         // SAFETY: `bytes` outlives the store.
         let lent = unsafe { Lent::new(bytes.as_ptr().expose_provenance(), 3) };
         let (a, b) = (store.lend(lent, 0, &payload), store.lend(lent, 0, &payload));

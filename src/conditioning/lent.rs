@@ -6,18 +6,29 @@
 pub struct Lent {
     address: usize,
     size: usize,
+    /// Of a device's memory: not to be read here.
+    is_device: bool,
 }
 
 impl Lent {
     /// # Safety
     /// `address..address + size` stays readable and unchanged until the release that travels with it has run.
     pub unsafe fn new(address: usize, size: usize) -> Lent {
-        Lent { address, size }
+        Lent { address, size, is_device: false }
+    }
+
+    /// Bytes of a device's memory, which are not read here.
+    pub fn on_device(address: usize, size: usize) -> Lent {
+        Lent { address, size, is_device: true }
     }
 
     /// Bytes that are lent by nobody: they go when the release is dropped.
     pub fn of_parts(parts: Vec<Box<[u8]>>) -> (Vec<Lent>, Release) {
-        let lents = parts.iter().map(|part| Lent { address: part.as_ptr().expose_provenance(), size: part.len() });
+        let lents = parts.iter().map(|part| Lent {
+            address: part.as_ptr().expose_provenance(),
+            size: part.len(),
+            is_device: false,
+        });
         let lents = lents.collect();
         let parts = Box::into_raw(Box::new(parts)).expose_provenance();
         let free = |[parts, _]: [usize; 2]| {
@@ -27,14 +38,19 @@ impl Lent {
         (lents, Release::new(free, [parts, 0]))
     }
 
-    /// The bytes. Only while the release that travels with them has not run.
+    /// The bytes; none of a device's. Only while the release that travels with them has not run.
     pub fn bytes(&self) -> &[u8] {
-        if self.size == 0 {
+        if self.size == 0 || self.is_device {
             return &[];
         }
         // SAFETY: promised at `new`; the callers are blocks, which hold the payload whose drop runs the release, and
         // who drains the message, which has the release.
         unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address), self.size) }
+    }
+
+    /// Whether they are a device's.
+    pub fn is_device(&self) -> bool {
+        self.is_device
     }
 
     /// Where they are.

@@ -171,9 +171,10 @@ impl Cohort {
         payload.into_iter().for_each(|payload| self.store.settle(payload));
     }
 
-    /// What the lent values of a message share; `None` while there is nothing to release.
+    /// What the lent values of a message share; `None` while there is nothing to release or to wait for.
     fn payload_of(&mut self, message: &mut Incoming<'_>) -> Option<Arc<Payload>> {
-        message.release.take().map(|release| self.store.payload(Some(release)))
+        let (release, ready) = (message.release.take(), message.ready());
+        (release.is_some() || ready.is_some()).then(|| self.store.payload(release, ready))
     }
 
     /// `None` where the value is empty: its key is absent.
@@ -183,7 +184,7 @@ impl Cohort {
             Ok(bytes) => self.store.copy(bytes, value.revision),
             Err(lent) if lent.size() == 0 => None,
             Err(lent) => {
-                let payload = payload.get_or_insert_with(|| self.store.payload(None));
+                let payload = payload.get_or_insert_with(|| self.store.payload(None, None));
                 Some(self.store.lend(lent, value.revision, payload))
             }
         }

@@ -15,10 +15,11 @@ use super::herald::Herald;
 use super::shared::Shared;
 use crate::batch::{Batch, Seat, Shape};
 use crate::conditioning::{Seen, Store, Table, View, empty_table};
-use crate::lane::{Calls, Fence, InlineLanes, Lanes, Target, Work};
+use crate::lane::{Calls, Equipment, Fence, InlineLanes, Lanes, Target, Work};
+use crate::memory::{Array, Land, Room};
 use crate::model::{Call, Manifest, Model};
 use crate::output::{Event, Notice};
-use crate::queue::{Device, Lease, Pool, Ready, ReleaseFence};
+use crate::queue::{Device, Lease, Pool, Ready};
 use crate::record::{Call as TapeCall, Tape, TapedLanes};
 use crate::rows::Rows;
 use crate::telemetry::{Counters, Entry, Level, State as Said};
@@ -143,13 +144,22 @@ impl Cohort {
         target: Target,
         lanes: Box<dyn Lanes>,
         plan: Plan,
-        device: Option<Arc<dyn ReleaseFence>>,
+        equipment: Equipment,
     ) -> Option<Cohort> {
         let model = target.model.clone();
         let manifest = model.manifest();
-        let resting = Arc::new(Ready::new(manifest.max_sessions));
-        let device = device.map(|fence| Device { fence, resting, row: Row(0) });
         let (max, keys) = (manifest.max_sessions, &manifest.keys);
+        let resting = Arc::new(Ready::new(manifest.max_sessions));
+        let Equipment { releases, arrays, outputs } = equipment;
+        let block = || -> Option<Option<Array<u8>>> {
+            if !manifest.outputs_block {
+                return Some(None);
+            }
+            let bytes = (max as usize).checked_mul(manifest.chunk_bytes)?;
+            Land::new(outputs.as_ref(), [bytes].into_iter()).map(|mut land| Some(land.array(bytes)))
+        };
+        let blocks = [block()?, if plan.pipelined { block()? } else { None }];
+        let device = releases.map(|fence| Device { fence, resting, row: Row(0), room: outputs });
         let rows = || Rows::new(max);
         let seen = || (0..max).map(|_| Seen::new(keys)).collect::<Box<[_]>>();
         let mut cohort = Cohort {
@@ -194,14 +204,17 @@ impl Cohort {
             plan,
             device,
         };
+        for (slot, block) in cohort.slots.iter_mut().zip(blocks) {
+            slot.block = block;
+        }
         for slot in 0..if plan.pipelined { 2 } else { 1 } {
-            cohort.slots[slot].hot = Some(cohort.new_batch(max as usize, !cohort.has_deferred)?);
+            cohort.slots[slot].hot = Some(cohort.new_batch(max as usize, !cohort.has_deferred, arrays.as_ref())?);
             if cohort.has_deferred {
-                cohort.slots[slot].deferred = Some(cohort.new_batch(max as usize, true)?);
+                cohort.slots[slot].deferred = Some(cohort.new_batch(max as usize, true, arrays.as_ref())?);
             }
         }
         for capacity in [max as usize, 1] {
-            let batch = cohort.new_batch(capacity, true)?;
+            let batch = cohort.new_batch(capacity, true, None)?;
             cohort.spare.push(batch);
         }
         if plan.prefault {
@@ -216,7 +229,7 @@ impl Cohort {
         self.model.manifest()
     }
 
-    fn new_batch(&self, capacity: usize, ends_chunk: bool) -> Option<Box<Batch>> {
+    fn new_batch(&self, capacity: usize, ends_chunk: bool, room: Option<&Arc<dyn Room>>) -> Option<Box<Batch>> {
         let manifest = self.manifest();
         let shape = Shape {
             max_sessions: manifest.max_sessions,
@@ -224,7 +237,7 @@ impl Cohort {
             frames_per_chunk: manifest.frames_per_chunk,
             chunk_bytes: manifest.chunk_bytes,
         };
-        Batch::new(shape, capacity, ends_chunk, &manifest.keys)
+        Batch::new(shape, capacity, ends_chunk, &manifest.keys, room)
     }
 
     // ---- the tick
@@ -404,6 +417,11 @@ impl Cohort {
         result.map_err(|status| Fault { stage: hook::INIT, status })
     }
 
+    /// Whether its lanes wait best without end.
+    pub fn waits_whole(&self) -> bool {
+        self.lanes.waits_whole()
+    }
+
     // ---- record and replay
 
     /// From now on what the cohort is told goes to `tape`, or comes from it.
@@ -455,7 +473,9 @@ impl Cohort {
     pub(super) fn spare_batch(&mut self, rows: usize) -> Box<Batch> {
         match self.spare.iter().position(|batch| batch.capacity() >= rows) {
             Some(at) => self.spare.swap_remove(at),
-            None => self.new_batch(rows.next_power_of_two(), true).expect("memory for a batch of rows that have state"),
+            None => self
+                .new_batch(rows.next_power_of_two(), true, None)
+                .expect("memory for a batch of rows that have state"),
         }
     }
 

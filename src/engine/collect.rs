@@ -135,7 +135,7 @@ impl Cohort {
         // Not borrowed while rows are taken out of it.
         let mut rows = std::mem::replace(&mut flight.rows, Rows::new(0));
         let completion = flight.completions.get(number).and_then(Option::as_ref);
-        self.each_output(fence, completion, done, |delivery, batch, at, row| {
+        self.each_output(flight.slot, fence, completion, done, |delivery, batch, at, row| {
             delivery.row(batch, at, row, flight, &mut rows);
         });
         flight.rows = rows;
@@ -147,7 +147,7 @@ impl Cohort {
     pub(super) fn forfeit(&mut self, flight: &Flight) {
         for fence in flight.last(self.manifest().last_lane()) {
             let completion = self.lanes.passage(*fence);
-            self.each_output(*fence, completion.as_ref(), 0, |delivery, batch, at, row| {
+            self.each_output(flight.slot, *fence, completion.as_ref(), 0, |delivery, batch, at, row| {
                 let own = delivery.own_of(batch, at);
                 if own != 0 {
                     delivery.lose(row, flight.slot, own);
@@ -159,6 +159,7 @@ impl Cohort {
     /// Calls `each` for the rows of a batch whose calls have returned.
     fn each_output(
         &mut self,
+        slot: usize,
         fence: Fence,
         completion: Option<&Arc<dyn Passage>>,
         done: Nanos,
@@ -174,6 +175,7 @@ impl Cohort {
             manifest: self.model.manifest(),
             bad: &mut self.bad,
             device: self.device.as_ref(),
+            block: self.slots[slot].block.as_deref(),
             completion,
             done,
         };
@@ -215,6 +217,8 @@ struct Delivery<'a> {
     /// Rows that are to be quarantined.
     bad: &'a mut Vec<(Row, Fault)>,
     device: Option<&'a Device>,
+    /// Where the outputs of the batch are, if they are one block.
+    block: Option<&'a [u8]>,
     completion: Option<&'a Arc<dyn Passage>>,
     done: Nanos,
 }
@@ -229,7 +233,9 @@ impl Delivery<'_> {
         }
         let own = self.own_of(batch, at);
         let is_sent = is_here && rows.has(row) && size > 0 && {
-            let is_sound = size <= self.manifest.chunk_bytes && (own != 0 || !self.manifest.owns_outputs);
+            let is_sound = size <= self.manifest.chunk_bytes
+                && (own != 0 || !self.manifest.owns_outputs)
+                && self.fetch(row, flight.slot, batch.output(at), size);
             if is_sound {
                 self.send(row, size, own, batch.frames(at), flight)
             } else {
@@ -245,6 +251,19 @@ impl Delivery<'_> {
         }
         if is_here && size == 0 && rows.has(row) {
             self.arena.life_mut(row).into_iter().for_each(|life| life.silent += 1);
+        }
+    }
+
+    /// What lies in a block goes to the row's own buffer. False: it is not where it was to be written.
+    fn fetch(&mut self, row: Row, slot: usize, output: usize, size: usize) -> bool {
+        let Some(block) = self.block else { return true };
+        let offset = output.wrapping_sub(block.as_ptr().expose_provenance());
+        match (block.get(offset..offset.wrapping_add(size)), &mut self.making[row.at()][slot]) {
+            (Some(bytes), Some(making)) => {
+                making.bytes_mut()[..size].copy_from_slice(bytes);
+                true
+            }
+            _ => false,
         }
     }
 

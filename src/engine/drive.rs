@@ -1,13 +1,13 @@
 //! The loop of an engine that has a thread: tick, then wait for the next grid point, or for anything to do.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use super::cohort::{Cohort, Outlook, Plan, Progress};
 use super::shared::Shared;
 use crate::telemetry::{Counters, Level};
 use crate::time::{Next, Overrun, Pace, Rate, Threads, real_now};
-use crate::word::{Fault, Nanos};
+use crate::word::{Fault, Nanos, Status};
 
 /// A wait for the lanes is cut into pieces of this length, between which a stop is looked for.
 const PATIENCE: Nanos = 10_000_000;
@@ -26,6 +26,10 @@ pub struct Settings {
     pub threads: Arc<Threads>,
     /// The lanes have such.
     pub has_lane_threads: bool,
+    /// Why the lanes' device failed, in its driver's words.
+    pub trouble: Arc<OnceLock<String>>,
+    /// Values in its memory can be pushed.
+    pub takes_device_values: bool,
     /// A callback that takes longer is called stalled.
     pub stall: Nanos,
     /// Copied bytes of a message at most.
@@ -36,12 +40,24 @@ pub struct Settings {
     pub plan: Plan,
 }
 
+impl Settings {
+    /// Why the engine could not be opened or go on, where the system or a device has said so.
+    pub fn why(&self) -> Option<&str> {
+        self.threads.refusal().or_else(|| self.trouble.get().map(String::as_str))
+    }
+
+    /// What an engine that died of `status` died of.
+    pub fn cause(&self, status: Status) -> String {
+        self.why().map_or_else(|| format!("status {status}"), str::to_string)
+    }
+}
+
 /// Runs `cohort` until the stop, and through it.
 pub fn drive(shared: &Shared, cohort: &mut Cohort, settings: &Settings) -> Result<(), Fault> {
     shared.log.say(Level::Info, || "the engine runs".to_string());
     let mut pace = settings.rate.map(|rate| Pace::new(rate, settings.overrun, shared.clock.now()));
     while !shared.stopping.load(Ordering::SeqCst) {
-        if cohort.tick(None, real_now() + PATIENCE)? == Progress::Busy {
+        if cohort.tick(None, patience(cohort))? == Progress::Busy {
             continue;
         }
         let outlook = cohort.outlook();
@@ -58,10 +74,15 @@ pub fn drive(shared: &Shared, cohort: &mut Cohort, settings: &Settings) -> Resul
 /// Ends `cohort`, waiting for its lanes as long as it takes.
 pub fn close(shared: &Shared, cohort: &mut Cohort) -> Result<(), Fault> {
     shared.inbox.close();
-    while cohort.shutdown(real_now() + PATIENCE)? == Progress::Busy {
+    while cohort.shutdown(patience(cohort))? == Progress::Busy {
         std::thread::yield_now();
     }
     Ok(())
+}
+
+/// Until when one wait for the lanes is to last.
+fn patience(cohort: &Cohort) -> Nanos {
+    if cohort.waits_whole() { Nanos::MAX } else { real_now() + PATIENCE }
 }
 
 /// Free-running: tick follows tick while there is something to do.

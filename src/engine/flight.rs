@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::batch::Batch;
 use crate::lane::Fence;
+use crate::memory::Array;
 use crate::queue::Passage;
 use crate::rows::Rows;
 use crate::word::{Generation, Lane, Nanos, Row};
@@ -91,6 +92,8 @@ impl Flight {
 
 /// One of the two slots: its flight and batches while they are at home.
 pub struct Slot {
+    /// What its batch's outputs are written to, where they are one block; untouched from HOT until it was delivered.
+    pub block: Option<Array<u8>>,
     pub flight: Option<Box<Flight>>,
     pub hot: Option<Box<Batch>>,
     pub deferred: Option<Box<Batch>>,
@@ -99,7 +102,7 @@ pub struct Slot {
 impl Slot {
     /// An empty flight, and no batches yet.
     pub fn new(slot: usize, max: u32) -> Slot {
-        Slot { flight: Some(Box::new(Flight::new(slot, max))), hot: None, deferred: None }
+        Slot { block: None, flight: Some(Box::new(Flight::new(slot, max))), hot: None, deferred: None }
     }
 }
 

@@ -172,7 +172,7 @@ impl Engine {
 
     fn refuse_stopped(&self) -> Result<(), Failure> {
         if let Some(status) = self.death() {
-            return Err(Failure::new(Status::DEAD, format!("the engine is dead: status {status}")));
+            return Err(Failure::new(Status::DEAD, format!("the engine is dead: {}", self.settings.cause(status))));
         }
         if self.shared.stopping.load(Ordering::SeqCst) {
             return Err(Failure::new(Status::STATE, "the engine was stopped"));
@@ -207,7 +207,9 @@ impl Engine {
         self.open_result()?;
         match self.death() {
             None => Ok(()),
-            Some(status) => Err(Failure::new(Status::DEAD, format!("the engine died: status {status}"))),
+            Some(status) => {
+                Err(Failure::new(Status::DEAD, format!("the engine died: {}", self.settings.cause(status))))
+            }
         }
     }
 
@@ -219,8 +221,7 @@ impl Engine {
             }
             status => {
                 let init = || format!("model.init or the lanes' streams failed: status {status}");
-                let words = self.settings.threads.refusal().map_or_else(init, str::to_string);
-                Err(Failure::new(Status(status), words))
+                Err(Failure::new(Status(status), self.settings.why().map_or_else(init, str::to_string)))
             }
         }
     }
@@ -338,8 +339,8 @@ impl Engine {
         self.shared.inbox.close();
         self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
         let name = self.model.manifest().stage_name(fault.stage);
-        let line = || match self.settings.threads.refusal() {
-            Some(refusal) => format!("the engine is dead: {refusal}"),
+        let line = || match self.settings.why() {
+            Some(why) => format!("the engine is dead: {why}"),
             None => format!("the engine is dead: stage {name}, status {}", fault.status),
         };
         if !self.shared.watch.is_abandoned() {

@@ -52,7 +52,7 @@ fn push(shared: &Shared, tape: &Tape, message: Delivery) {
             ValueIn { key: part.key, revision: part.revision, content }
         })
         .collect();
-    if shared.inbox.push_again(Parcel { envelope, values: &values, release }).is_err() {
+    if shared.inbox.push_again(Parcel { envelope, values: &values, ready: None, release }).is_err() {
         tape.fail("a message of the record finds no room in the inbox".to_string());
     }
 }

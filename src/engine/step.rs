@@ -71,6 +71,9 @@ impl Cohort {
         if let Some(deferred) = &mut deferred {
             deferred.seal(&mut self.store);
         }
+        if deferred.is_none() {
+            self.line_up_outputs(slot, &mut hot);
+        }
         flight.to_defer = deferred;
         flight.hot_isolated = self.submit(Lane::Hot, slot, hot, None, &mut flight.hot);
         self.note_completions(Lane::Hot, &mut flight);
@@ -129,6 +132,14 @@ impl Cohort {
         };
         life.sat_out = 0;
         life.held.issue(keys);
+    }
+
+    /// Where outputs are one block: that of each position. Not before the batch is what its lane will see.
+    fn line_up_outputs(&mut self, slot: usize, batch: &mut Batch) {
+        let Some(block) = &mut self.slots[slot].block else { return };
+        let begin = block.as_mut_ptr().expose_provenance();
+        let chunk_bytes = self.model.manifest().chunk_bytes;
+        batch.span().for_each(|at| batch.set_output(at, begin + at * chunk_bytes));
     }
 
     /// Submits a flight's batch to a lane: whole, or row by row where the lane isolates. Returns which.
@@ -247,6 +258,7 @@ impl Cohort {
                 mark_changed(&self.seen[Lane::Deferred.at()][row.at()], &mut batch, at, keys);
             }
         }
+        self.line_up_outputs(flight.slot, &mut batch);
         let after = flight.hot.last().copied();
         flight.deferred_isolated = self.submit(Lane::Deferred, flight.slot, batch, after, &mut flight.deferred);
         self.note_completions(Lane::Deferred, flight);

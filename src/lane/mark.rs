@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::model::{RawEvent, RawStream};
-use crate::queue::Passage;
+use crate::queue::{Passage, ReleaseFence};
 use crate::word::{Nanos, Status};
 
 /// A device's events. On any thread.
@@ -89,5 +89,15 @@ impl Passage for Mark {
 impl Drop for Mark {
     fn drop(&mut self) {
         self.events.free(self.event);
+    }
+}
+
+/// What marks the streams of consumers.
+pub struct Releases(pub Arc<dyn Events>);
+
+impl ReleaseFence for Releases {
+    fn mark(&self, stream: RawStream) -> Option<Arc<dyn Passage>> {
+        let mark = Mark::new(self.0.clone()).ok()?;
+        mark.put(stream).is_ok().then_some(mark as Arc<dyn Passage>)
     }
 }

@@ -3,21 +3,25 @@
 //! A backend turns `after` into stream waits, a condition, or nothing; the tick knows no backend. A batch given to
 //! `submit` belongs to the lane until `take` gives it back, which it does once its fence has passed.
 
+mod cuda;
+mod cuda_driver;
 mod inline;
 mod mark;
 mod streams;
 mod threads;
 
+pub use cuda::{Choice, CudaStreams, Gpu, InContext, NoGpu, OnDevice, PageLocked};
 pub use inline::InlineLanes;
-pub use mark::{Events, Mark};
+pub use mark::{Events, Mark, Releases};
 pub use streams::{StreamLanes, Streams};
 pub use threads::{Bell, ThreadLanes};
 
 use std::sync::Arc;
 
 use crate::batch::Batch;
+use crate::memory::Room;
 use crate::model::{Call, Model, RawStream};
-use crate::queue::Passage;
+use crate::queue::{Passage, ReleaseFence};
 use crate::telemetry::Watch;
 use crate::time::real_now;
 use crate::word::{Fault, Lane, Nanos, Queue, Status};
@@ -87,6 +91,22 @@ pub trait Lanes: Send {
 
     /// Whether it wakes a parked engine when a fence passes; else the engine looks now and then.
     fn wakes(&self) -> bool;
+
+    /// Whether a wait without end is cheaper than one that ends: an engine with a thread of its own then waits so.
+    fn waits_whole(&self) -> bool {
+        false
+    }
+}
+
+/// What a device brings beside its streams; nothing where stages run on the processor.
+#[derive(Clone, Default)]
+pub struct Equipment {
+    /// Marks the streams of consumers.
+    pub releases: Option<Arc<dyn ReleaseFence>>,
+    /// What the arrays of the batches lie in that HOT and DEFERRED see.
+    pub arrays: Option<Arc<dyn Room>>,
+    /// What outputs lie in.
+    pub outputs: Option<Arc<dyn Room>>,
 }
 
 /// What lanes call.

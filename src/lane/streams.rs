@@ -16,7 +16,7 @@ use crate::word::{Fault, Lane, Nanos, Queue, Status};
 
 /// A device's streams.
 pub trait Streams: Send {
-    /// A stream for `lane`.
+    /// A stream for `lane`: one, of ENCODE as many as the lanes have queues of it.
     fn stream(&mut self, lane: Lane) -> Result<RawStream, Status>;
     /// What is enqueued on `stream` from now on waits for `event`.
     fn wait(&mut self, stream: RawStream, event: RawEvent) -> Result<(), Status>;
@@ -26,13 +26,19 @@ pub trait Streams: Send {
     fn close(&mut self);
     /// Whether it tells when an event has passed.
     fn wakes(&self) -> bool;
+    /// Whether it waits best without end: see [`Lanes::waits_whole`].
+    fn waits_whole(&self) -> bool {
+        false
+    }
 }
 
 /// See the module's comment.
 pub struct StreamLanes {
     target: Target,
     device: Box<dyn Streams>,
-    streams: [RawStream; Lane::COUNT],
+    /// Queues of ENCODE.
+    encodes: usize,
+    streams: [RawStream; Queue::COUNT],
     outstanding: Outstanding,
     /// By queue: marks of fences not seen to have passed, oldest first.
     pending: [VecDeque<(u64, Arc<Mark>)>; Queue::COUNT],
@@ -44,11 +50,12 @@ pub struct StreamLanes {
 }
 
 impl StreamLanes {
-    /// Lanes on `device`.
-    pub fn new(target: Target, device: Box<dyn Streams>) -> StreamLanes {
+    /// Lanes on `device`, with `encodes` queues of ENCODE.
+    pub fn new(target: Target, device: Box<dyn Streams>, encodes: usize) -> StreamLanes {
         StreamLanes {
             target,
             device,
+            encodes,
             streams: Default::default(),
             outstanding: Outstanding::default(),
             pending: Default::default(),
@@ -64,20 +71,39 @@ impl StreamLanes {
     }
 
     /// Runs work behind what it waits for. What fails behind it is the lanes' fault, not its own.
-    fn try_submit(&mut self, work: &mut Work, sequence: u64) -> Result<(), Status> {
-        let stream = self.streams[work.lane.at()];
-        for fence in work.after.into_iter().flatten().filter(|fence| fence.queue != Queue::of(work.lane)) {
+    fn try_submit(&mut self, work: &mut Work, queue: Queue, sequence: u64) -> Result<(), Status> {
+        let stream = self.streams[queue.at()];
+        for fence in work.after.into_iter().flatten().filter(|fence| fence.queue != queue) {
             if let Some(mark) = self.mark_of(fence) {
                 self.reach()?.wait(stream, mark.event())?;
             }
         }
+        let device = self.reach()?;
+        work.batch.wait_for(|event| device.wait(stream, event))?;
         let mark = self.spare_mark()?;
-        self.target.run(Queue::of(work.lane), work.lane, work.calls, &mut work.batch, stream);
+        self.target.run(queue, work.lane, work.calls, &mut work.batch, stream);
         match self.reach().map(|_| ()).and_then(|()| mark.put(stream)) {
-            Ok(()) => self.pending[work.lane.at()].push_back((sequence, mark)),
+            Ok(()) => self.pending[queue.at()].push_back((sequence, mark)),
             Err(status) => self.fail(status),
         }
         Ok(())
+    }
+
+    /// The queue that a lane's next work goes to: of ENCODE the first idle one, else the one with the least to do.
+    fn queue_for(&mut self, lane: Lane) -> Queue {
+        if lane != Lane::Encode || self.encodes == 1 {
+            return Queue::of(lane);
+        }
+        let (mut best, mut least) = (Queue::ENCODE, u64::MAX);
+        for queue in (0..self.encodes).map(Queue::encode) {
+            let sequence = self.outstanding.submitted[queue.at()];
+            self.passed(Fence { queue, sequence });
+            let load = sequence - self.done[queue.at()];
+            if load < least {
+                (best, least) = (queue, load);
+            }
+        }
+        best
     }
 
     /// A mark that nobody holds.
@@ -134,19 +160,22 @@ impl StreamLanes {
 
 impl Lanes for StreamLanes {
     fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
-        for lane in [Lane::Hot, Lane::Deferred, Lane::Encode] {
-            self.streams[lane.at()] = self.device.stream(lane).map_err(backend_fault)?;
+        let encodes = (0..self.encodes).map(|number| (Queue::encode(number), Lane::Encode));
+        let others = [Lane::Hot, Lane::Deferred].map(|lane| (Queue::of(lane), lane));
+        for (queue, lane) in others.into_iter().chain(encodes) {
+            self.streams[queue.at()] = self.device.stream(lane).map_err(backend_fault)?;
         }
-        Ok(self.streams)
+        Ok([Lane::Hot, Lane::Deferred, Lane::Encode].map(|lane| self.streams[Queue::of(lane).at()]))
     }
 
     fn submit(&mut self, mut work: Work) -> Fence {
-        let (lane, sequence) = (work.lane, self.outstanding.next(Queue::of(work.lane)).sequence);
-        if let Err(status) = self.try_submit(&mut work, sequence) {
+        let queue = self.queue_for(work.lane);
+        let sequence = self.outstanding.next(queue).sequence;
+        if let Err(status) = self.try_submit(&mut work, queue, sequence) {
             work.batch.result = work.batch.result.and(Err(backend_fault(status)));
             self.fail(status);
         }
-        self.outstanding.add(Queue::of(lane), Place::Here(work.batch))
+        self.outstanding.add(queue, Place::Here(work.batch))
     }
 
     fn observe(&mut self, fence: Fence) -> Option<&Batch> {
@@ -194,6 +223,10 @@ impl Lanes for StreamLanes {
 
     fn wakes(&self) -> bool {
         self.device.wakes()
+    }
+
+    fn waits_whole(&self) -> bool {
+        self.device.waits_whole()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::message::Envelope;
 pub use crate::message::Kind;
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::word::Session;
+use crate::word::{RawEvent, Session};
 
 /// Values of up to so many bytes, with their heads, travel in the cell.
 const INLINE: usize = 192;
@@ -31,6 +31,9 @@ const CLOSED: u64 = 1 << 63;
 const TICKET_MASK: u64 = (1 << (63 - ARENA_BITS)) - 1;
 /// Bytes of a value's head: key, flags, size, revision, address.
 const HEAD: usize = 32;
+/// In its flags: the host's memory, or a device's.
+const LENT: u32 = 1;
+const DEVICE: u32 = 2;
 /// Few where a checker looks on, which keeps the history of each.
 const BUCKETS: usize = if cfg!(loom) { 16 } else { 1024 };
 
@@ -65,6 +68,8 @@ pub struct Parcel<'a> {
     pub envelope: Envelope,
     /// Its values, each key at most once.
     pub values: &'a [ValueIn<'a>],
+    /// Behind which values on a device are complete; `None`: they are.
+    pub ready: Option<RawEvent>,
     /// With lent values: what is run when the last of them is given up.
     pub release: Option<Release>,
 }
@@ -120,6 +125,7 @@ struct Cell {
 
 struct Body {
     envelope: Envelope,
+    ready: Option<RawEvent>,
     release: Option<Release>,
     count: u32,
     /// Bytes that this message took of its session's and its kind's share.
@@ -293,7 +299,8 @@ impl Inbox {
             unsafe { std::slice::from_raw_parts_mut(self.arena.span(begin, size), size) }
         };
         write_values(bytes, parcel.values);
-        (body.envelope, body.release, body.count) = (parcel.envelope, parcel.release, parcel.values.len() as u32);
+        (body.envelope, body.ready, body.release) = (parcel.envelope, parcel.ready, parcel.release);
+        body.count = parcel.values.len() as u32;
         (body.begin, body.end, body.size, body.weight) = (begin, end, size, weight);
         // Release: whoever sees the stamp sees the message.
         cell.stamp.store((ticket + 1) & TICKET_MASK, Ordering::Release);
@@ -368,7 +375,17 @@ impl Body {
             tag: 0,
             pushed: 0,
         };
-        Body { envelope, release: None, count: 0, weight: 0, begin: 0, end: 0, size: 0, small: Small([0; INLINE]) }
+        Body {
+            envelope,
+            ready: None,
+            release: None,
+            count: 0,
+            weight: 0,
+            begin: 0,
+            end: 0,
+            size: 0,
+            small: Small([0; INLINE]),
+        }
     }
 }
 
@@ -405,7 +422,12 @@ fn write_values(mut bytes: &mut [u8], values: &[ValueIn<'_>]) {
         };
         let (head, rest) = bytes.split_at_mut(HEAD);
         head[0..4].copy_from_slice(&value.key.to_ne_bytes());
-        head[4..8].copy_from_slice(&u32::from(value.content.is_err()).to_ne_bytes());
+        let kind = match value.content {
+            Ok(_) => 0,
+            Err(lent) if lent.is_device() => DEVICE,
+            Err(_) => LENT,
+        };
+        head[4..8].copy_from_slice(&kind.to_ne_bytes());
         head[8..16].copy_from_slice(&size.to_ne_bytes());
         head[16..24].copy_from_slice(&value.revision.to_ne_bytes());
         head[24..32].copy_from_slice(&address.to_ne_bytes());
@@ -427,6 +449,11 @@ impl Incoming<'_> {
     /// The fixed part.
     pub fn envelope(&self) -> Envelope {
         self.body.envelope
+    }
+
+    /// Behind which those of its values that are on a device are complete.
+    pub fn ready(&self) -> Option<RawEvent> {
+        self.body.ready
     }
 
     /// Its values.
@@ -475,10 +502,12 @@ impl<'a> Iterator for Values<'a> {
         let (head, rest) = self.bytes.split_at(HEAD);
         let word = |at: usize| usize::from_ne_bytes(*head[at..].first_chunk().expect("a head has 32 bytes"));
         let key = word(0) as u32;
-        let is_lent = head[4] != 0;
+        let (is_lent, is_device) = (head[4..8] != [0; 4], head[4..8] == DEVICE.to_ne_bytes());
         let (size, revision, address) = (word(8), word(16) as u64, word(24));
         let copied = if is_lent { 0 } else { size };
-        let content = if is_lent {
+        let content = if is_device {
+            Err(Lent::on_device(address, size))
+        } else if is_lent {
             // SAFETY: written by `write_values` from a `Lent` whose release is still to run: it is in this message.
             Err(unsafe { Lent::new(address, size) })
         } else {
@@ -505,7 +534,7 @@ mod tests {
 
     fn push(inbox: &Inbox, kind: Kind, session: u64, tag: u64, bytes: &[u8]) -> Result<(), Refused> {
         let values = [ValueIn { key: 5, revision: 9, content: Ok(bytes) }];
-        inbox.push(Parcel { envelope: envelope(kind, session, tag), values: &values, release: None })
+        inbox.push(Parcel { envelope: envelope(kind, session, tag), values: &values, ready: None, release: None })
     }
 
     const ACTION: Kind = Kind::Action { partial: false };
@@ -560,7 +589,7 @@ mod tests {
         let lent = unsafe { Lent::new(bytes.as_ptr().expose_provenance(), 3) };
         let values = [ValueIn { key: 5, revision: 9, content: Err(lent) }];
         let release = Some(Release::new(|_| _ = RELEASED.fetch_add(1, Ordering::Relaxed), [0; 2]));
-        inbox.push(Parcel { envelope: envelope(ACTION, 1, 3), values: &values, release }).unwrap();
+        inbox.push(Parcel { envelope: envelope(ACTION, 1, 3), values: &values, ready: None, release }).unwrap();
         inbox.pop(inbox.mark()).unwrap().leave_in_place();
         assert!(inbox.has_next() && !inbox.has_second());
         push(&inbox, ACTION, 1, 4, b"x").unwrap();

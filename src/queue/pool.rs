@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use super::Tally;
 use super::ready::Ready;
-use crate::memory::{LINE, Memory};
+use crate::memory::{LINE, Memory, Room};
 use crate::model::{Model, RawEvent, RawStream};
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -70,6 +70,8 @@ pub struct Device {
     pub resting: Arc<Ready>,
     /// Which row it is.
     pub row: Row,
+    /// What kind of memory buffers are of; none: the heap's.
+    pub room: Option<Arc<dyn Room>>,
 }
 
 // SAFETY: nothing in the body belongs to a thread.
@@ -121,8 +123,13 @@ impl Pool {
         owner: Option<Arc<dyn Model>>,
     ) -> Option<Pool> {
         let stride = bytes.max(1).checked_next_multiple_of(LINE)?;
-        let mut memory = Memory::new(stride.checked_mul(count)?)?;
-        let base = memory.bytes_mut().as_mut_ptr().expose_provenance();
+        let room = device.as_ref().and_then(|device| device.room.as_ref()).filter(|_| owner.is_none());
+        let mut memory = Memory::new_in(room, stride.checked_mul(count)?)?;
+        // Made from an exclusive borrow, where the processor may write it.
+        let base = match memory.bytes_mut() {
+            [] => memory.address(),
+            bytes => bytes.as_mut_ptr().expose_provenance(),
+        };
         let home: Box<[_]> = (0..count.div_ceil(WORD)).map(|at| AtomicU64::new(buffers_of(at, count))).collect();
         let (open, seats) = (AtomicUsize::new(home.len()), Box::default());
         let body = Box::new(Body { _memory: memory, base, bytes, stride, home, open, seats, tally, device, owner });
@@ -422,7 +429,7 @@ mod tests {
     }
 
     fn device(fence: impl ReleaseFence + 'static) -> Device {
-        Device { fence: Arc::new(fence), resting: Arc::new(Ready::new(1)), row: Row(0) }
+        Device { fence: Arc::new(fence), resting: Arc::new(Ready::new(1)), row: Row(0), room: None }
     }
 
     fn pool(count: usize) -> (Pool, impl Fn() -> usize) {

@@ -78,6 +78,10 @@ impl Lanes for TapedLanes {
     fn wakes(&self) -> bool {
         self.lanes.wakes()
     }
+
+    fn waits_whole(&self) -> bool {
+        self.lanes.waits_whole()
+    }
 }
 
 fn outcome_of(batch: &Batch) -> Outcome {

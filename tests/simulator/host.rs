@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rte::conditioning::{Lent, Release};
 use rte::engine::{Cohort, Plan, Progress, Shared};
-use rte::lane::{Lanes, Target};
+use rte::lane::{Equipment, Lanes, Target};
 use rte::message::{Envelope, Kind};
 use rte::output::Output;
 use rte::queue::{Inbox, LIFE_NOTICES, Limits, Outbox, Parcel, Policy, Popped, ReleaseFence, Sizes, ValueIn};
@@ -57,7 +57,8 @@ impl Host {
         let consumers = Consumers::new(options, world.clone(), timeline.clone(), lie);
         let lanes = SimLanes::new(options, target.clone(), world.clone(), timeline.clone(), consumers.clone(), lie);
         let lanes: Box<dyn Lanes> = Box::new(lanes);
-        let device = options.has_streams.then(|| Arc::new(Releases(consumers.clone())) as Arc<dyn ReleaseFence>);
+        let releases = options.has_streams.then(|| Arc::new(Releases(consumers.clone())) as Arc<dyn ReleaseFence>);
+        let equipment = Equipment { releases, ..Equipment::default() };
         let plan = Plan {
             pipelined: options.is_pipelined,
             seed_attempts: 3,
@@ -65,7 +66,8 @@ impl Host {
             quota: options.depth + options.held + if options.is_pipelined { 2 } else { 1 },
             prefault: false,
         };
-        let mut cohort = Cohort::new(shared.clone(), target, lanes, plan, device).expect("memory for a small engine");
+        let mut cohort =
+            Cohort::new(shared.clone(), target, lanes, plan, equipment).expect("memory for a small engine");
         cohort.open().expect("a model whose init succeeds");
         let hands = Hands::new(options, world.clone(), timeline, consumers);
         Host { world, shared, cohort, hands, held_max: options.held, outliving: options.outliving, tag: 0 }
@@ -109,7 +111,7 @@ impl Host {
             .collect();
         let counter = Arc::as_ptr(&releases).expose_provenance();
         let release = (!lent.is_empty()).then(|| Release::new(count_release, [counter, 0]));
-        if self.shared.inbox.push(Parcel { envelope, values: &values, release }).is_err() {
+        if self.shared.inbox.push(Parcel { envelope, values: &values, ready: None, release }).is_err() {
             if kind.begins_life() {
                 self.shared.outbox.refund(LIFE_NOTICES);
             }

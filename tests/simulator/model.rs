@@ -65,6 +65,7 @@ impl SimModel {
             seeds_aside: options.seeds_aside,
             owns_outputs: options.owns_outputs,
             on_device: options.on_device,
+            outputs_block: false,
             keys: Keys::new(keys),
             stages: stages.into(),
             hooks: Hooks { ready: true, seed: true, detach: true, finalize: true },

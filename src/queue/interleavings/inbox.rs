@@ -22,7 +22,7 @@ fn push(inbox: &Inbox, session: u64, tag: u64, size: usize) -> Result<(), Refuse
         Envelope { kind: Kind::Attach, session: Session(session), generation: Generation(0), user: 0, tag, pushed: 0 };
     let bytes = [tag as u8; LARGE];
     let values = [ValueIn { key: 5, revision: 0, content: Ok(&bytes[..size]) }];
-    inbox.push(Parcel { envelope, values: &values, release: None })
+    inbox.push(Parcel { envelope, values: &values, ready: None, release: None })
 }
 
 /// The tag of the next message before `mark`, which must be whole.

@@ -65,7 +65,7 @@ impl World {
     fn new(count: usize) -> World {
         let (buffers, gone, mark) = ([Witness::new(), Witness::new()], Arc::default(), Arc::<Mark>::default());
         let memory = Memory { buffers: buffers.clone(), gone: Arc::clone(&gone), mark: mark.clone() };
-        let device = Device { fence: Arc::new(memory), resting: Arc::new(Ready::new(1)), row: Row(0) };
+        let device = Device { fence: Arc::new(memory), resting: Arc::new(Ready::new(1)), row: Row(0), room: None };
         let pool = Pool::new(count, 1, Tally::default(), Some(device), None).unwrap();
         let mut leases: Vec<Lease> = std::iter::from_fn(|| pool.take()).collect();
         let (last, first) = (leases.pop().unwrap(), leases.swap_remove(0));

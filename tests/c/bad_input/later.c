@@ -5,11 +5,8 @@ static void release(void *user) { ++*(int *)user; }
 
 static void engines(void)
 {
-    REFUSED("CUDA lanes", RTE_ERR_UNAVAILABLE, "options.lanes: RTE_LANES_CUDA", k.options.lanes = RTE_LANES_CUDA);
-    REFUSED("two encode lanes", RTE_ERR_UNAVAILABLE, "options.encode_lanes: 2", k.options.encode_lanes = 2);
     REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
-    REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
-    REFUSED("outputs in one block", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_OUTPUT_BLOCK", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
+    REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT, but the lanes have no device", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
 }
 
 static void messages(rte_engine *engine)

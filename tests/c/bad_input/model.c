@@ -12,6 +12,9 @@ static void shape(void)
     REFUSED("chunks without end", RTE_ERR_ARGUMENT, "model.chunk_bytes: 18446744073709551615 ", k.model.chunk_bytes = SIZE_MAX);
     REFUSED("an unknown flag of the model", RTE_ERR_ARGUMENT, "model.flags: 0x80000001 has unknown bits 0x80000000",
             k.model.flags = 0x80000000u | RTE_MODEL_DENSE);
+    REFUSED("a block of outputs that lie on a device", RTE_ERR_ARGUMENT, "model.flags: RTE_MODEL_OUTPUT_BLOCK, but",
+            k.model.flags = RTE_MODEL_OUTPUT_BLOCK | RTE_MODEL_DEVICE_OUTPUT);
+    ACCEPTED("a block of outputs", k.model.flags = RTE_MODEL_OUTPUT_BLOCK);
     REFUSED("a reserved field of the model", RTE_ERR_ARGUMENT, "model.reserved0: 3 ", k.model.reserved0 = 3);
 }
 
@@ -108,11 +111,11 @@ static void outputs(void)
     REFUSED("a way back for outputs of ours", RTE_ERR_ARGUMENT, "model.release_output: set, but not RTE_MODEL_OWN_OUTPUT",
             k.model.release_output = release_output);
     ACCEPTED("outputs of its own", k.model.flags = RTE_MODEL_OWN_OUTPUT, k.model.release_output = release_output);
-    REFUSED("outputs of ours on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_MODEL_OWN_OUTPUT",
+    REFUSED("outputs of ours on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT, but without RTE_MODEL_OWN_OUTPUT",
             k.model.flags = RTE_MODEL_DEVICE_OUTPUT, kit_use_backend(&k));
-    REFUSED("outputs on a device of inline lanes", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_LANES_HOST",
+    REFUSED("outputs on a device of inline lanes", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT, but the lanes have no device",
             k.model.flags = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT, k.model.release_output = release_output);
-    REFUSED("outputs on a device of threads", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT without RTE_LANES_HOST",
+    REFUSED("outputs on a device of threads", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT, but the lanes have no device",
             k.model.flags = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT, k.model.release_output = release_output,
             k.options.lanes = RTE_LANES_THREADS);
     ACCEPTED("outputs on a device of the host's own", k.model.flags = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT,

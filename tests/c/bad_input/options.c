@@ -11,7 +11,11 @@ static void choices(void)
     REFUSED("nine encode lanes", RTE_ERR_ARGUMENT, "options.encode_lanes: 9 ", k.options.encode_lanes = 9);
     REFUSED("a priority that is none", RTE_ERR_ARGUMENT, "options.priority: 100 ", k.options.priority = 100);
     REFUSED("an unknown flag of options", RTE_ERR_ARGUMENT, "options.flags: 0x6 has unknown bits 0x6", k.options.flags = 6);
-    ACCEPTED("one encode lane is what there is", k.options.encode_lanes = 1);
+    ACCEPTED("one encode lane", k.options.encode_lanes = 1);
+    REFUSED("two encodes at once where nothing overlaps", RTE_ERR_ARGUMENT, "options.encode_lanes: 2", k.options.lanes = RTE_LANES_INLINE, k.options.encode_lanes = 2);
+    REFUSED("two encodes at once on one stream", RTE_ERR_ARGUMENT, "options.encode_lanes: 2", kit_use_backend(&k), k.options.encode_lanes = 2,
+            k.options.streams[RTE_ENCODE] = (rte_stream)(void *)&k);
+    ACCEPTED("two encodes at once on streams of a backend", kit_use_backend(&k), k.options.encode_lanes = 2);
     ACCEPTED("a device that no CUDA lane looks at", k.options.device = -5);
 }
 
