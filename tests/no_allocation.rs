@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use driver::*;
-use process::heap_calls;
+use process::{alone, heap_calls};
 
 #[global_allocator]
 static ALLOCATOR: process::Counting = process::Counting;
@@ -92,7 +92,9 @@ fn check(pipeline: u32, flags: u32) {
 
 #[test]
 fn ten_thousand_steady_ticks_with_pushes_and_pops_allocate_nothing() {
-    check(RTE_PIPELINE_ON, 0);
-    check(RTE_PIPELINE_OFF, 0);
-    check(RTE_PIPELINE_ON, RTE_MODEL_DENSE);
+    alone("ten_thousand_steady_ticks_with_pushes_and_pops_allocate_nothing", || {
+        check(RTE_PIPELINE_ON, 0);
+        check(RTE_PIPELINE_OFF, 0);
+        check(RTE_PIPELINE_ON, RTE_MODEL_DENSE);
+    });
 }

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use driver::*;
-use process::heap_calls;
+use process::{alone, heap_calls};
 use serve_host::*;
 
 #[global_allocator]
@@ -69,22 +69,24 @@ fn turn(ends: Ends, number: u64, index: &mut u64) -> u64 {
 
 #[test]
 fn ten_thousand_steady_turns_allocate_nothing() {
-    for policy in [RTE_DROP_OLDEST, RTE_HOLD] {
-        let options = rte_engine_options { outbox_policy: policy, outbox_depth: 1, ..options() };
-        run(SESSIONS as u32, &options, |ends| {
-            (0..SESSIONS).for_each(|session| _ = ends.attach(session));
-            let mut index = 0;
-            (0..100).for_each(|number| _ = turn(ends, number, &mut index));
-            let (before, released) = (heap_calls(), RELEASED.load(Relaxed));
-            let chunks: u64 = (100..10_100).map(|number| turn(ends, number, &mut index)).sum();
-            let calls = heap_calls() - before;
-            println!(
-                "10000 turns, {chunks} chunks, {} messages: {calls} calls of the allocator",
-                10_000 * (SESSIONS + 3)
-            );
-            assert_eq!((calls, chunks), (0, 10_000 * SESSIONS));
-            assert_eq!(RELEASED.load(Relaxed) - released, 10_000);
-            OK
-        });
-    }
+    alone("ten_thousand_steady_turns_allocate_nothing", || {
+        for policy in [RTE_DROP_OLDEST, RTE_HOLD] {
+            let options = rte_engine_options { outbox_policy: policy, outbox_depth: 1, ..options() };
+            run(SESSIONS as u32, &options, |ends| {
+                (0..SESSIONS).for_each(|session| _ = ends.attach(session));
+                let mut index = 0;
+                (0..100).for_each(|number| _ = turn(ends, number, &mut index));
+                let (before, released) = (heap_calls(), RELEASED.load(Relaxed));
+                let chunks: u64 = (100..10_100).map(|number| turn(ends, number, &mut index)).sum();
+                let calls = heap_calls() - before;
+                println!(
+                    "10000 turns, {chunks} chunks, {} messages: {calls} calls of the allocator",
+                    10_000 * (SESSIONS + 3)
+                );
+                assert_eq!((calls, chunks), (0, 10_000 * SESSIONS));
+                assert_eq!(RELEASED.load(Relaxed) - released, 10_000);
+                OK
+            });
+        }
+    });
 }
