@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod cuda;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
