@@ -6,27 +6,34 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use support::cuda::{self, BROKEN};
 use support::{C_WARNINGS, Finished, Language, WARNINGS, root, run, scratch};
 
-/// Builds one of `cuda/checks` and the driver beside it.
+const PLAIN: &[&str] = &[];
+const SANITIZERS: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+static DRIVER: LazyLock<PathBuf> = LazyLock::new(|| cuda::build(&scratch("plain"), &[], PLAIN));
+static WATCHED_DRIVER: LazyLock<PathBuf> = LazyLock::new(|| cuda::build(&scratch("watched"), &[], SANITIZERS));
+
+/// Builds one of `cuda/checks`.
 fn build(name: &str, folder: &Path, options: &[&str]) -> PathBuf {
-    let driver = cuda::build(folder, &[], options);
+    let driver = if options.is_empty() { &DRIVER } else { &WATCHED_DRIVER };
     let program = folder.join(name);
     let mut compiler = Command::new(Language::C.compiler());
     compiler.args(["-std=c11", "-D_GNU_SOURCE", "-g", "-O1"]).args(WARNINGS).args(C_WARNINGS).args(options);
     compiler.arg("-I").arg(root().join("tests/c")).arg("-I").arg(root().join("include"));
     compiler.arg(root().join("tests/cuda/checks").join(name).with_extension("c")).arg("-o").arg(&program);
-    compiler.args(cuda::options(&driver));
+    compiler.args(cuda::options(driver));
     run(compiler, folder).expect_success();
     program
 }
 
 /// Each line of a program of checks says `ok`, no two have one name, and there are as many as there should be.
 fn expect_checks(name: &str, count: usize) {
-    for (watch, options) in [("plain", &[][..]), ("sanitizers", &["-fsanitize=address,undefined"][..])] {
-        let folder = scratch(&format!("{name} {watch}"));
+    for options in [PLAIN, SANITIZERS] {
+        let folder = scratch(&format!("{name} {}", options.len()));
         let finished = run(Command::new(build(name, &folder, options)), &folder).expect_success();
         let names: Vec<&str> = finished.output.lines().filter_map(|line| line.strip_suffix(": ok")).collect();
         let distinct: BTreeSet<&str> = names.iter().copied().collect();
@@ -64,7 +71,7 @@ struct Process {
 impl Process {
     fn new(test: &str) -> Process {
         let folder = scratch(test);
-        Process { program: build("process", &folder, &[]), folder }
+        Process { program: build("process", &folder, PLAIN), folder }
     }
 
     fn run(&self, what: &str, environment: &[(&str, &str)]) -> Finished {
@@ -156,11 +163,29 @@ fn exported(driver: &Path) -> BTreeSet<String> {
 #[test]
 fn a_driver_may_lack_what_older_ones_lack() {
     let folder = scratch("lacking");
-    let whole = exported(&cuda::driver(&folder, &[]));
+    let whole = exported(&DRIVER);
     let lacking = exported(&cuda::driver(&folder, &["cuStreamGetCtx", "cuMemHostRegister_v2"]));
     let missing: Vec<&String> = whole.difference(&lacking).collect();
     assert_eq!(missing, ["cuMemHostRegister_v2", "cuStreamGetCtx"]);
     let strange: Vec<&String> =
         whole.iter().filter(|name| !name.starts_with("cu") && !name.starts_with("fake_cuda_")).collect();
     assert!(strange.is_empty(), "{strange:?}");
+}
+
+/// What a process in Rust loads by name is the fake, with the settings that it was given.
+#[test]
+fn a_test_in_rust_may_use_it_in_a_process_of_its_own() {
+    let settings = [("FAKE_CUDA_DEVICES", "7")];
+    if !cuda::is_inside("a_test_in_rust_may_use_it_in_a_process_of_its_own", &settings) {
+        return;
+    }
+    // SAFETY: the types that the headers have; a place for the count.
+    unsafe {
+        let init: extern "C" fn(u32) -> i32 = cuda::function(c"cuInit");
+        let count_devices: unsafe extern "C" fn(*mut i32) -> i32 = cuda::function(c"cuDeviceGetCount");
+        let count_calls: unsafe extern "C" fn(*const std::ffi::c_char) -> u64 = cuda::function(c"fake_cuda_calls");
+        let mut count = 0;
+        assert_eq!((init(0), count_devices(&mut count), count), (0, 0, 7));
+        assert_eq!(count_calls(std::ptr::null()), 2);
+    }
 }
