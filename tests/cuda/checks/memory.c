@@ -128,6 +128,12 @@ static void in_use(void)
     end_stream(stream);
 }
 
+static void *see(void *stream)
+{
+    GOOD(cuStreamSynchronize(stream));
+    return NULL;
+}
+
 static void races(void)
 {
     CUstream       a = new_stream(), b = new_stream();
@@ -148,6 +154,9 @@ static void races(void)
     BREAKS("a write that is too early for a read", "race", GOOD(cuMemsetD8Async(memory, 3, 1, a)));
     GOOD(cuStreamSynchronize(b));
     BREAKS_NONE("not when the host has seen the read", GOOD(cuMemsetD8Async(memory + 1, 3, 1, a)));
+    on_a_thread(see, a);
+    BREAKS_NONE("on any of its threads", GOOD(cuMemsetD8Async(memory + 1, 3, 1, b)));
+    GOOD(cuStreamSynchronize(b));
     GOOD(cuStreamSynchronize(a));
     GOOD(cuMemcpyDtoHAsync_v2(host, memory, 50, a));
     BREAKS_NONE("two may read", GOOD(cuMemcpyDtoHAsync_v2(host + 50, memory, 50, b)));
@@ -163,6 +172,7 @@ static void races(void)
         GOOD(cuStreamSynchronize(a));
     });
     fake_cuda_hold(a);
+    GOOD(cuMemsetD8Async(memory, 77, 100, a));
     GOOD(cuMemcpyDtoHAsync_v2(host, memory, 100, a));
     GOOD(cuMemcpyHtoDAsync_v2(memory, host, 100, a));
     BREAKS_NONE("not work that does so before", {

@@ -1,5 +1,6 @@
 /* Streams keep their order, events order them among each other, and both can be shown whatever time the work takes. */
 #include "kit.h"
+#include <sched.h>
 
 static void one_stream(void)
 {
@@ -98,6 +99,34 @@ static void generations(void)
     end_stream(b);
 }
 
+/* Two streams in turns, each waiting for the other's last work. */
+static void turns(void)
+{
+    enum { TURNS = 100 };
+    static struct trail trail;
+    static struct mark  marks[TURNS];
+    CUstream            streams[] = {new_stream(), new_stream()};
+    CUevent             events[TURNS];
+    int                 wrong = 0;
+    fake_cuda_delay(200, 11);
+    for (int at = 0; at < TURNS; ++at) {
+        marks[at]  = (struct mark){&trail, at};
+        events[at] = new_event();
+        if (at > 0) GOOD(cuStreamWaitEvent(streams[at % 2], events[at - 1], 0));
+        GOOD(cuLaunchHostFunc(streams[at % 2], leave_mark, &marks[at]));
+        GOOD(cuEventRecord(events[at], streams[at % 2]));
+    }
+    GOOD(cuStreamSynchronize(streams[(TURNS - 1) % 2]));
+    for (int at = 0; at < TURNS; ++at) {
+        wrong += trail.marks[at] != at;
+        GOOD(cuEventDestroy_v2(events[at]));
+    }
+    fake_cuda_delay(0, 0);
+    EQUAL("events keep two streams in turns, with random delays", wrong, 0);
+    end_stream(streams[0]);
+    end_stream(streams[1]);
+}
+
 static void *see_event(void *event)
 {
     GOOD(cuEventSynchronize(event));
@@ -154,6 +183,13 @@ static void edges(void)
     while (fake_cuda_log_at(++count, &entry))
         if (entry.kind == FAKE_CUDA_ENQUEUE) break;
     EQUAL("that thread's own work comes after it", fake_cuda_happens_before(before, entry.op), 1);
+    uint64_t polled = work(a);
+    GOOD(cuEventRecord(event, a));
+    while (cuEventQuery(event) == CUDA_ERROR_NOT_READY) (void)sched_yield();
+    EQUAL("an event that is seen to have passed is as one that was waited for", fake_cuda_happens_before(polled, work(b)), 1);
+    polled = work(a);
+    while (cuStreamQuery(a) == CUDA_ERROR_NOT_READY) (void)sched_yield();
+    EQUAL("so is a stream", fake_cuda_happens_before(polled, work(b)), 1);
     uint64_t told = work(a);
     CHECK("an operation's end can be awaited", fake_cuda_await_end(told));
     EQUAL("which is not to have seen it", fake_cuda_happens_before(told, work(c)), 0);
@@ -241,6 +277,7 @@ int main(void)
     one_stream();
     gates();
     generations();
+    turns();
     edges();
     log_entries();
     two_at_once();

@@ -234,6 +234,13 @@ static void captures(void)
         EQUAL("is not", cuMemAlloc_v2(&memory, 1), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     });
     (void)cuStreamEndCapture(stream, &graph);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    GOOD(cuThreadExchangeStreamCaptureMode(&mode));
+    BREAKS_NONE("but where that thread is relaxed", GOOD(cuEventQuery(event)));
+    GOOD(cuThreadExchangeStreamCaptureMode(&mode));
+    EQUAL("which the capture survives", cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    GOOD(cuGraphDestroy(graph));
     begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     on_a_thread(forbidden_while_captured, event);
     (void)cuStreamEndCapture(stream, &graph);
