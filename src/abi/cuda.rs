@@ -1,12 +1,12 @@
 //! CUDA lanes, as the options ask for them.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::descriptor;
 use super::message::raw_stream;
 use super::options::{RTE_LANES_AUTO, RTE_LANES_CUDA, rte_engine_options};
 use crate::engine::Failure;
-use crate::lane::{Choice, Equipment, Gpu, OnDevice, PageLocked, Releases};
+use crate::lane::{Choice, Equipment, Gpu, OnDevice, PageLocked, Releases, Trouble};
 use crate::memory::Room;
 use crate::model::Manifest;
 use crate::word::Status;
@@ -15,10 +15,7 @@ use crate::word::Status;
 ///
 /// # Safety
 /// `table.device_uuid` is NULL or a C string, `table.streams` are NULL or streams.
-pub(super) unsafe fn open(
-    table: &rte_engine_options,
-    trouble: &Arc<OnceLock<String>>,
-) -> Result<Option<Arc<Gpu>>, Failure> {
+pub(super) unsafe fn open(table: &rte_engine_options, trouble: &Arc<Trouble>) -> Result<Option<Arc<Gpu>>, Failure> {
     match table.lanes {
         RTE_LANES_CUDA => {}
         RTE_LANES_AUTO if Gpu::is_there() => {}

@@ -1,7 +1,7 @@
 //! The engine: made, driven, stopped, freed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32};
-use std::sync::{Arc, OnceLock};
 
 use super::backend::{HostStreams, Table};
 use super::cuda;
@@ -18,7 +18,7 @@ use super::outbox::on_output_of;
 use super::status::{rte_error, rte_status};
 use crate::engine::{Body, Cohort, Engine, Failure, Plan, Serving, Settings, Shared};
 use crate::lane::{
-    Bell, CudaStreams, Equipment, InContext, InlineLanes, Lanes, Releases, StreamLanes, Target, ThreadLanes,
+    Bell, CudaStreams, Equipment, InContext, InlineLanes, Lanes, Releases, StreamLanes, Target, ThreadLanes, Trouble,
 };
 use crate::model::Model;
 use crate::queue::{Inbox, LIFE_NOTICES, Outbox, Sizes};
@@ -73,7 +73,7 @@ pub unsafe fn engine_with(
     let (model, options) = unsafe { (CModel::read(model)?, options::read(options)?) };
     // SAFETY: the caller's promise.
     let clock = unsafe { options::read_clock(&options.table)? };
-    let (trouble, serves) = (Arc::new(OnceLock::new()), model.manifest().serves());
+    let (trouble, serves) = (Arc::new(Trouble::default()), model.manifest().serves());
     // SAFETY: the caller's promise.
     let gpu = if serves { None } else { unsafe { cuda::open(&options.table, &trouble)? } };
     let lanes = match options.table.lanes {
@@ -125,7 +125,7 @@ pub unsafe fn engine_with(
         overrun: options.overrun,
         threads: threads.clone(),
         has_lane_threads: is_threaded,
-        trouble,
+        trouble: trouble.clone(),
         takes_device_values: (is_host || gpu.is_some()) && options.record_path.is_none(),
         stall: if options.table.stall_ns == 0 { 1_000_000_000 } else { options.table.stall_ns },
         message_bytes: options.limits.message_bytes,
@@ -160,7 +160,11 @@ pub unsafe fn engine_with(
     } else {
         Box::new(InlineLanes::new(target.clone()))
     };
-    let cohort = Cohort::new(shared.clone(), target, wrap(lanes), plan, equipment).ok_or_else(no_memory)?;
+    let cohort = Cohort::new(shared.clone(), target, wrap(lanes), plan, equipment);
+    let cohort = cohort.ok_or_else(|| match trouble.get() {
+        Some((status, words)) => Failure::new(status, words),
+        None => no_memory(),
+    })?;
     let engine = Engine::new(shared, model.clone(), Body::Cohort(cohort), settings);
     if let Some(path) = &options.record_path {
         let writer = Writer::create(path, &engine.facts());

@@ -1,10 +1,11 @@
 //! The loop of an engine that has a thread: tick, then wait for the next grid point, or for anything to do.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
 use super::cohort::{Cohort, Outlook, Plan, Progress};
 use super::shared::Shared;
+use crate::lane::Trouble;
 use crate::telemetry::{Counters, Level};
 use crate::time::{Next, Overrun, Pace, Rate, Threads, real_now};
 use crate::word::{Fault, Nanos, Status};
@@ -26,8 +27,8 @@ pub struct Settings {
     pub threads: Arc<Threads>,
     /// The lanes have such.
     pub has_lane_threads: bool,
-    /// Why the lanes' device failed, in its driver's words.
-    pub trouble: Arc<OnceLock<String>>,
+    /// Why the lanes' device failed.
+    pub trouble: Arc<Trouble>,
     /// Values in its memory can be pushed.
     pub takes_device_values: bool,
     /// A callback that takes longer is called stalled.
@@ -43,7 +44,7 @@ pub struct Settings {
 impl Settings {
     /// Why the engine could not be opened or go on, where the system or a device has said so.
     pub fn why(&self) -> Option<&str> {
-        self.threads.refusal().or_else(|| self.trouble.get().map(String::as_str))
+        self.threads.refusal().or_else(|| self.trouble.get().map(|(_, words)| words))
     }
 
     /// What an engine that died of `status` died of.

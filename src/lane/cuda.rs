@@ -12,10 +12,10 @@
 //! survives is not asked: work whose order is not sure any more is not gone on with.
 
 use std::ptr::null_mut;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::cuda_driver::{Driver, Handle, Refusal};
-use super::{Events, Streams};
+use super::{Events, Streams, Trouble};
 use crate::batch::Batch;
 use crate::memory::{LINE, Room};
 use crate::model::{Call, Manifest, Model, RawEngine, RawEvent, RawStream};
@@ -56,8 +56,7 @@ pub struct Gpu {
     context: Handle,
     /// Before it sleeps for an event, a thread spins so long.
     spin: Nanos,
-    /// The first failure, in the driver's words.
-    trouble: Arc<OnceLock<String>>,
+    trouble: Arc<Trouble>,
 }
 
 // SAFETY: the driver's functions may be called on any thread, and so used are its handles.
@@ -72,7 +71,7 @@ impl Gpu {
     }
 
     /// The chosen device. What fails later is told to `trouble`.
-    pub fn open(choice: Choice<'_>, spin: Nanos, trouble: Arc<OnceLock<String>>) -> Result<Arc<Gpu>, NoGpu> {
+    pub fn open(choice: Choice<'_>, spin: Nanos, trouble: Arc<Trouble>) -> Result<Arc<Gpu>, NoGpu> {
         let driver = Driver::get().map_err(|why| NoGpu { status: Status::UNAVAILABLE, words: why.to_string() })?;
         let refused = |refusal: Refusal| NoGpu { status: status_of(refusal), words: driver.words(refusal) };
         let count = count(driver).map_err(refused)?;
@@ -122,10 +121,9 @@ impl Gpu {
 
     /// Keeps the words of the first failure.
     fn note(&self, refusal: Refusal) -> Status {
-        if !refusal.is_not_ready() {
-            self.trouble.get_or_init(|| self.driver.words(refusal));
-        }
-        status_of(refusal)
+        let status = status_of(refusal);
+        self.trouble.note(|| (status, self.driver.words(refusal)));
+        status
     }
 
     /// Why a stream cannot be lent as one of this device's, if so. Asks the driver: it must be a stream, or a name of one.
@@ -365,6 +363,15 @@ impl Streams for CudaStreams {
 
     fn events(&self) -> Arc<dyn Events> {
         self.gpu.clone()
+    }
+
+    fn settle(&mut self) {
+        for stream in self.made.iter().copied().chain(self.lent.map(|stream| handle_of(stream.0))) {
+            if !stream.is_null() {
+                // SAFETY: a stream of the lanes. Where the context is lost this returns at once.
+                let _ = self.gpu.within(|| unsafe { self.gpu.driver.stream_sync(stream) });
+            }
+        }
     }
 
     fn close(&mut self) {

@@ -3,6 +3,7 @@
 //!
 //! Results are plain numbers here: a driver newer than this library may answer what no list of ours has.
 
+use std::error::Error;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 
@@ -94,6 +95,7 @@ driver! {
     stream_new = cuStreamCreateWithPriority(out: *mut Handle, flags: u32, priority: i32);
     stream_free = cuStreamDestroy_v2(stream: Handle);
     stream_wait = cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32);
+    stream_sync = cuStreamSynchronize(stream: Handle);
     stream_context = cuStreamGetCtx(stream: Handle, out: *mut Handle);
     stream_capturing = cuStreamIsCapturing(stream: Handle, out: *mut i32);
     event_new = cuEventCreate(out: *mut Handle, flags: u32);
@@ -128,7 +130,10 @@ impl Driver {
                         Err(refusal) => Err(driver.words(refusal)),
                     };
                 }
-                Err(error) => why = format!("no CUDA driver: {error}"),
+                Err(error) => {
+                    let words = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
+                    why = format!("no CUDA driver: {words}");
+                }
             }
         }
         Err(why)

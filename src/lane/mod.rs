@@ -16,7 +16,7 @@ pub use mark::{Events, Mark, Releases};
 pub use streams::{StreamLanes, Streams};
 pub use threads::{Bell, ThreadLanes};
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::batch::Batch;
 use crate::memory::Room;
@@ -107,6 +107,22 @@ pub struct Equipment {
     pub arrays: Option<Arc<dyn Room>>,
     /// What outputs lie in.
     pub outputs: Option<Arc<dyn Room>>,
+}
+
+/// The first failure of a device, in its driver's words, for whoever asks why its engine ended.
+#[derive(Default, Debug)]
+pub struct Trouble(OnceLock<(Status, String)>);
+
+impl Trouble {
+    /// Keeps it, if it is the first.
+    pub fn note(&self, failure: impl FnOnce() -> (Status, String)) {
+        self.0.get_or_init(failure);
+    }
+
+    /// What it was.
+    pub fn get(&self) -> Option<(Status, &str)> {
+        self.0.get().map(|(status, words)| (*status, words.as_str()))
+    }
 }
 
 /// What lanes call.

@@ -1,8 +1,8 @@
 //! Lanes that are queues of a device: stages are called on the engine's thread and enqueue on a stream; an event behind
 //! them is their fence. The host's own backend is such a device.
 //!
-//! An event is recorded again only when it has passed and nobody refers to it: rows and batches name fences by number, a
-//! stream that was told to wait for it has nothing left to wait for, and chunks hold its [`Mark`].
+//! An event is recorded again only when it has passed and nobody refers to it: rows and batches name fences by number,
+//! chunks hold its [`Mark`], and so does work whose stream was told to wait for it, until that work has passed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub trait Streams: Send {
     fn wait(&mut self, stream: RawStream, event: RawEvent) -> Result<(), Status>;
     /// Its events.
     fn events(&self) -> Arc<dyn Events>;
+    /// Something has failed: waits for what may still run on the streams, if there is a way.
+    fn settle(&mut self) {}
     /// Frees all streams that it made.
     fn close(&mut self);
     /// Whether it tells when an event has passed.
@@ -40,13 +42,22 @@ pub struct StreamLanes {
     encodes: usize,
     streams: [RawStream; Queue::COUNT],
     outstanding: Outstanding,
-    /// By queue: marks of fences not seen to have passed, oldest first.
-    pending: [VecDeque<(u64, Arc<Mark>)>; Queue::COUNT],
+    /// By queue: fences not seen to have passed, oldest first.
+    pending: [VecDeque<Pending>; Queue::COUNT],
     /// By queue: fences up to this one have passed.
     done: [u64; Queue::COUNT],
     /// Of fences that have passed. Chunks may still hold some: those are not put anywhere else.
     spare: Vec<Arc<Mark>>,
     fault: Option<Fault>,
+}
+
+/// Work on a stream.
+struct Pending {
+    sequence: u64,
+    /// Behind it.
+    mark: Arc<Mark>,
+    /// What its stream was told to wait for before it.
+    _awaited: [Option<Arc<Mark>>; 2],
 }
 
 impl StreamLanes {
@@ -73,17 +84,17 @@ impl StreamLanes {
     /// Runs work behind what it waits for. What fails behind it is the lanes' fault, not its own.
     fn try_submit(&mut self, work: &mut Work, queue: Queue, sequence: u64) -> Result<(), Status> {
         let stream = self.streams[queue.at()];
-        for fence in work.after.into_iter().flatten().filter(|fence| fence.queue != queue) {
-            if let Some(mark) = self.mark_of(fence) {
-                self.reach()?.wait(stream, mark.event())?;
-            }
+        let others = work.after.map(|after| after.filter(|fence| fence.queue != queue));
+        let awaited = others.map(|fence| fence.and_then(|fence| self.mark_of(fence)));
+        for mark in awaited.iter().flatten() {
+            self.reach()?.wait(stream, mark.event())?;
         }
         let device = self.reach()?;
         work.batch.wait_for(|event| device.wait(stream, event))?;
         let mark = self.spare_mark()?;
         self.target.run(queue, work.lane, work.calls, &mut work.batch, stream);
         match self.reach().map(|_| ()).and_then(|()| mark.put(stream)) {
-            Ok(()) => self.pending[queue.at()].push_back((sequence, mark)),
+            Ok(()) => self.pending[queue.at()].push_back(Pending { sequence, mark, _awaited: awaited }),
             Err(status) => self.fail(status),
         }
         Ok(())
@@ -122,13 +133,13 @@ impl StreamLanes {
             return None;
         }
         let pending = &self.pending[fence.queue.at()];
-        pending.iter().find(|(sequence, _)| *sequence == fence.sequence).map(|(_, mark)| mark.clone())
+        pending.iter().find(|work| work.sequence == fence.sequence).map(|work| work.mark.clone())
     }
 
     /// Looks which of a lane's oldest events have passed.
     fn advance(&mut self, queue: Queue) -> Result<(), Status> {
         self.reach()?;
-        while let Some((sequence, mark)) = self.pending[queue.at()].front() {
+        while let Some(Pending { sequence, mark, .. }) = self.pending[queue.at()].front() {
             let sequence = *sequence;
             if !mark.look()? {
                 break;
@@ -141,9 +152,9 @@ impl StreamLanes {
     /// All events of a lane up to `sequence` have passed.
     fn settle(&mut self, queue: Queue, sequence: u64) {
         let now = real_now();
-        while let Some((_, mark)) = self.pending[queue.at()].pop_front_if(|(first, _)| *first <= sequence) {
-            mark.note_passed();
-            self.spare.push(mark);
+        while let Some(work) = self.pending[queue.at()].pop_front_if(|first| first.sequence <= sequence) {
+            work.mark.note_passed();
+            self.spare.push(work.mark);
         }
         for done in self.done[queue.at()] + 1..=sequence {
             if let Some(batch) = self.outstanding.get(Fence { queue, sequence: done }) {
@@ -209,8 +220,8 @@ impl Lanes for StreamLanes {
 
     fn passage(&mut self, fence: Fence) -> Option<Arc<dyn Passage>> {
         let pending = &self.pending[fence.queue.at()];
-        let mark = pending.iter().rev().find(|(sequence, _)| *sequence == fence.sequence);
-        mark.map(|(_, mark)| mark.clone() as Arc<dyn Passage>)
+        let work = pending.iter().rev().find(|work| work.sequence == fence.sequence);
+        work.map(|work| work.mark.clone() as Arc<dyn Passage>)
     }
 
     fn halt(&mut self, _: Nanos) -> bool {
@@ -232,9 +243,11 @@ impl Lanes for StreamLanes {
 
 impl Drop for StreamLanes {
     fn drop(&mut self) {
-        // After a death work may still run: it reads batches, which go with us. A device that failed makes nobody wait.
-        if self.fault.is_none() {
-            self.pending.iter().flatten().for_each(|(_, mark)| mark.wait());
+        // After a death work may still run: it reads batches, which go with us.
+        match (self.fault, self.reach()) {
+            (None, _) => self.pending.iter().flatten().for_each(|work| work.mark.wait()),
+            (Some(_), Ok(device)) => device.settle(),
+            (Some(_), Err(_)) => {}
         }
         self.spare.clear();
         self.pending.iter_mut().for_each(VecDeque::clear);
