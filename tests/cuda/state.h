@@ -103,15 +103,15 @@ struct op {
 
 struct CUstream_st {
     uint64_t       number;
-    bool           is_alive, is_over; /* over: its thread has nothing more to do */
+    bool           is_alive;
     unsigned       slot, flags;
     int            priority;
     CUcontext      context;
     pthread_t      thread;
     pthread_cond_t work, done; /* for its thread; for who waits for it */
     struct op     *first, **last;
-    uint64_t       base, enqueued, begun, ended; /* sequences; the first is base + 1 */
-    uint64_t       last_work;                    /* sequence of the last that is no wait and no record */
+    uint64_t       base, enqueued, ended; /* sequences; the first is base + 1 */
+    uint64_t       last_work;             /* sequence of the last that is no wait and no record */
     bool           is_held;
     uint64_t       permits;    /* while held */
     uint64_t       held_until; /* 0: by nobody's clock; CLOCK_MONOTONIC, ns */

@@ -2,7 +2,6 @@
 #include "state.h"
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 CUresult fake_check_stream(CUstream stream)
 {
@@ -101,8 +100,7 @@ static CUresult make(CUstream *made, CUcontext context, unsigned flags, int prio
     stream->last       = &stream->first;
     stream->random     = world.settings.seed + stream->number;
     stream->held_until = fake_hold_of(stream->number, &stream->is_held);
-    stream->enqueued = stream->begun = stream->ended = world.slots[slot];
-    stream->base                                     = world.slots[slot];
+    stream->base = stream->enqueued = stream->ended = world.slots[slot];
     init_conditions(stream);
     stream->is_alive = true;
     if (!start(stream)) {

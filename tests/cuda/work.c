@@ -1,6 +1,5 @@
 /* Operations, and the threads that work them off, stream by stream. */
 #include "state.h"
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -123,7 +122,6 @@ static struct op *next(CUstream stream)
             struct op *op = stream->first;
             stream->first = op->next;
             if (stream->first == NULL) stream->last = &stream->first;
-            stream->begun = op->sequence;
             return op;
         }
     }
@@ -216,7 +214,6 @@ void *fake_work_thread(void *argument)
         pthread_cond_broadcast(&stream->done);
         fake_op_free(op);
     }
-    stream->is_over = true;
     pthread_mutex_unlock(&world.lock);
     return NULL;
 }
