@@ -199,3 +199,40 @@ fn with_hold_a_stop_does_not_wait_for_the_consumer_and_what_was_made_can_still_b
     });
     assert_eq!((chunks, detached), ([u64::from(DEPTH); 2], 2));
 }
+
+/// Every second chunk is left out: its size stays 0.
+unsafe extern "C-unwind" fn count_every_other(_: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the arrays of a batch, by position.
+    unsafe {
+        let batch = &*batch;
+        for at in 0..batch.count as usize {
+            *batch.output_size.add(at) = if (*batch.age.add(at)).is_multiple_of(2) { 0 } else { 8 };
+        }
+    }
+    0
+}
+
+/// A session that is held for what is in flight goes on when that comes to nothing: no pop will tell it so.
+#[test]
+fn with_hold_a_chunk_that_is_left_out_holds_nobody_for_ever() {
+    let stages = [stage(RTE_HOT, nothing), stage(RTE_DEFERRED, count_every_other)];
+    let model = model(&stages, 4, 8);
+    let more = rte_engine_options { outbox_policy: RTE_HOLD, outbox_depth: 1, pipeline: RTE_PIPELINE_ON, ..options() };
+    let host = Host::new(&model, &more);
+    assert_eq!(host.push(message(RTE_ATTACH, 0), &[]), 0);
+    // SAFETY: the engine lives; a deadline for a hang alone.
+    unsafe {
+        assert_eq!(rte_engine_start(host.engine, std::ptr::null_mut()), 0);
+        let mut next = 1;
+        while next < 200 {
+            assert_eq!(rte_outbox_wait(host.engine, 60_000_000_000), 0, "chunk {next} never comes");
+            while let Some(output) = pop(&host) {
+                if output.kind == RTE_CHUNK {
+                    assert_eq!(output.index, next);
+                    next += 2;
+                }
+                release(output);
+            }
+        }
+    }
+}

@@ -367,7 +367,8 @@ impl Cohort {
         self.scratch.subtract(&self.arena.draining);
         self.scratch.subtract(&self.arena.held);
         let is_pending = !self.arena.by.pending.is_empty();
-        if !self.scratch.is_empty() || self.previous.is_some() || (is_pending && !self.is_gated) {
+        let can_step = !self.scratch.is_empty() || self.previous.is_some() || (is_pending && !self.is_gated);
+        if can_step || self.can_resume() {
             return Outlook::Step;
         }
         if !self.asides.is_empty()

@@ -47,6 +47,13 @@ impl Cohort {
         self.pools[row.at()].as_ref().is_some_and(|pool| pool.has(in_flight + 1))
     }
 
+    /// Whether a held row could step now: since it was held, what was in flight came to nothing, or a buffer came back.
+    pub(super) fn can_resume(&self) -> bool {
+        // Nothing is in flight where this is asked.
+        let has_room = |row| self.has_buffer(row, 0) && self.shared.outbox.has_room(row, 0);
+        self.arena.held.iter().any(has_room)
+    }
+
     /// Whether a held row waits for a release: unlike a pop, that wakes nobody.
     pub(super) fn awaits_release(&self) -> bool {
         self.arena.held.iter().any(|row| !self.has_buffer(row, 0))
