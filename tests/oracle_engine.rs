@@ -1,7 +1,7 @@
 //! The engine does what the oracle says: driven through its exported functions, it gives the same chunks, notices, calls
 //! and states in every tick of every schedule, on the recorded ones, the hand-made ones and random ones.
 //!
-//! On threads lanes, too, whose answers come in the time of the tick: see [`host::timed`]. What a call came to is seen
+//! On threads and CUDA lanes, too, whose answers come in the time of the tick: see [`host::timed`]. What a call came to is seen
 //! there when its work is done, and the oracle says what that changes: see [`oracle::spec::Statuses`].
 //!
 //! `RTE_ORACLE_SCHEDULES=n` sets how many random schedules are run. `RTE_ORACLE_SEED=n` runs that one alone and prints
@@ -10,6 +10,7 @@
 mod host;
 mod oracle;
 mod oracle_host;
+mod support;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -34,6 +35,9 @@ const SCHEDULES: u64 = 10_000;
 
 /// Those on threads, which take longer.
 const THREADS_SCHEDULES: u64 = 1_000;
+
+/// Those on CUDA lanes.
+const CUDA_SCHEDULES: u64 = 300;
 
 /// Counts of what was compared.
 #[derive(Default)]
@@ -207,6 +211,30 @@ fn the_engine_equals_the_oracle_on_random_schedules_on_threads() {
         compare(&generated(seed), threads(seed), &mut count);
     }
     count.print("random, on threads");
+}
+
+/// CUDA lanes of each kind, in turn.
+fn cuda(number: u64) -> Lanes {
+    Lanes::Cuda { encodes: 1 + (number % 3) as u32, hot_outlasts: number % 2 == 1 }
+}
+
+/// On the driver of the tests, which takes a random time for everything.
+#[test]
+fn the_engine_equals_the_oracle_on_cuda_lanes() {
+    if !support::cuda::is_inside("the_engine_equals_the_oracle_on_cuda_lanes", &[("FAKE_CUDA_DELAY", "1:50")]) {
+        return;
+    }
+    if let Some(seed) = number_of("RTE_ORACLE_SEED") {
+        return show(seed, cuda(seed));
+    }
+    let mut count = Count::default();
+    for (number, scenario) in recorded(&[ENGINE]).into_iter().enumerate() {
+        compare(&scenario, cuda(number as u64), &mut count);
+    }
+    for seed in 0..number_of("RTE_ORACLE_SCHEDULES").unwrap_or(CUDA_SCHEDULES) {
+        compare(&generated(seed), cuda(seed), &mut count);
+    }
+    count.print("hand-made and random, on CUDA lanes");
 }
 
 /// Prints a random schedule, both sides of each tick, and in the end what was called.

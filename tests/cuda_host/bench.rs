@@ -132,6 +132,8 @@ pub struct Bench {
     kept: Vec<Kept>,
     copied: Vec<Copied>,
     revision: u64,
+    /// How many ticks a chunk is kept at most.
+    pub patience: u64,
     pub tally: Tally,
 }
 
@@ -160,6 +162,7 @@ impl Bench {
             kept: Vec::new(),
             copied: Vec::new(),
             revision: 1 << 32,
+            patience: 6,
             tally: Tally::default(),
         };
         within(context, || {
@@ -227,6 +230,21 @@ impl Bench {
         status
     }
 
+    /// From now on the engine drives itself, and this thread is its consumer alone.
+    pub fn start(&self) {
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_start(self.engine(), null_mut()) }, OK);
+        expect_nothing_current();
+    }
+
+    /// Waits a little for outputs of an engine that drives itself: all buffers may be here.
+    pub fn wait(&mut self) {
+        // SAFETY: the engine lives.
+        let status = unsafe { rte_outbox_wait(self.engine(), 100_000) };
+        assert!(status == OK || status == rte_status_code::RTE_TIMEOUT as i32, "{status}");
+        self.tally.ticks += 1;
+    }
+
     /// Pushes a message, with a value if there is one.
     pub fn push(&mut self, message: rte_message, value: Option<rte_value>) -> i32 {
         let values = value.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -290,7 +308,7 @@ impl Bench {
             expect_nothing_current();
             if output.kind == RTE_CHUNK {
                 self.tally.chunks += 1;
-                let until = self.tally.ticks + if random.once_in(4) { random.below(6) } else { 0 };
+                let until = self.tally.ticks + if random.once_in(4) { random.below(self.patience) } else { 0 };
                 self.kept.push(Kept { output, until });
             } else {
                 assert_ne!(output.kind, RTE_DEAD, "status {}", output.status);

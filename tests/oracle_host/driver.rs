@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rte::abi::info::{RTE_PENDING, rte_session_info};
 use rte::abi::message::{RTE_ACTION, RTE_ATTACH, RTE_DETACH, RTE_DRAIN, RTE_PARTIAL, RTE_PAUSE, RTE_RESET, RTE_RESUME};
 use rte::abi::options::{
-    RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS, RTE_PIPELINE_OFF, RTE_PIPELINE_ON, rte_backend,
-    rte_engine_options,
+    RTE_LANES_CUDA, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS, RTE_PIPELINE_OFF, RTE_PIPELINE_ON,
+    rte_backend, rte_engine_options,
 };
 use rte::abi::output::{RTE_CHUNK, RTE_REJECTED, RTE_TICK_FAILED};
 use rte::abi::status::{rte_status, rte_status_code};
@@ -44,6 +44,13 @@ pub enum Lanes {
         /// HOT is done only when the next tick has begun, if that is pipelined.
         hot_outlasts: bool,
     },
+    /// On CUDA streams, seen in the time of the tick.
+    Cuda {
+        /// Streams of ENCODE.
+        encodes: u32,
+        /// As on threads.
+        hot_outlasts: bool,
+    },
 }
 
 impl Lanes {
@@ -51,7 +58,7 @@ impl Lanes {
     pub fn statuses(self) -> Statuses {
         match self {
             Self::Device | Self::Inline => Statuses::AtReturn,
-            Self::Threads { hot_outlasts, .. } => Statuses::AtFence { hot_outlasts },
+            Self::Threads { hot_outlasts, .. } | Self::Cuda { hot_outlasts, .. } => Statuses::AtFence { hot_outlasts },
         }
     }
 
@@ -59,7 +66,7 @@ impl Lanes {
     pub fn comparable(self, observed: Observed) -> Observed {
         match self {
             Self::Device | Self::Inline => observed,
-            Self::Threads { encodes, .. } => observed.by_queue(encodes),
+            Self::Threads { encodes, .. } | Self::Cuda { encodes, .. } => observed.by_queue(encodes),
         }
     }
 }
@@ -112,6 +119,7 @@ impl Driver {
         let config = scenario.header.config.clone();
         let names = Names::of(scenario);
         let is_on_threads = matches!(lanes, Lanes::Threads { .. });
+        let is_timed = is_on_threads || matches!(lanes, Lanes::Cuda { .. });
         let device = (lanes != Lanes::Inline).then(Device::new);
         let streams = device.clone().filter(|_| lanes == Lanes::Device);
         let model = Model::new(scenario, &names, streams.clone(), is_on_threads);
@@ -124,9 +132,7 @@ impl Driver {
         // SAFETY: tables and arrays live until the call is over; model and device until their `destroy`.
         let engine = unsafe {
             match &device {
-                Some(clock) if is_on_threads => {
-                    Engine::timed(&table, &options, clock, ends(scenario, lanes, clock.clone()))
-                }
+                Some(clock) if is_timed => Engine::timed(&table, &options, clock, ends(scenario, lanes, clock.clone())),
                 _ => Engine::new(&table, &options),
             }
         };
@@ -342,7 +348,8 @@ fn bytes_of(values: &EncodedValues) -> Vec<(usize, Vec<u8>)> {
 /// The time that work takes on threads.
 fn ends(scenario: &Scenario, lanes: Lanes, clock: Arc<Device>) -> Ends {
     let lengths = encode_lengths(scenario);
-    let hot_length = if matches!(lanes, Lanes::Threads { hot_outlasts: true, .. }) { TICK / 2 } else { 0 };
+    let outlasts = matches!(lanes, Lanes::Threads { hot_outlasts: true, .. } | Lanes::Cuda { hot_outlasts: true, .. });
+    let hot_length = if outlasts { TICK / 2 } else { 0 };
     Box::new(move |lane, calls, begin| {
         let tick = clock.now() / TICK;
         match (lane, calls) {
@@ -358,6 +365,7 @@ fn options(config: &Config, lanes: Lanes, backend: Option<&rte_backend>) -> rte_
         Lanes::Device => (RTE_LANES_HOST, 0),
         Lanes::Inline => (RTE_LANES_INLINE, 0),
         Lanes::Threads { encodes, .. } => (RTE_LANES_THREADS, encodes),
+        Lanes::Cuda { encodes, .. } => (RTE_LANES_CUDA, encodes),
     };
     rte_engine_options {
         struct_size: descriptor_size::<rte_engine_options>(),
