@@ -1,4 +1,4 @@
-//! A steady engine allocates nothing: not in a tick, a push, a pop or a release.
+//! A steady engine allocates nothing: not in a tick, a push, a pop or a release, nor where it is asked how it is.
 
 mod driver;
 mod process;
@@ -63,7 +63,17 @@ fn frame(host: &Host, number: u64) -> u64 {
     assert_eq!(RELEASED.load(Relaxed), number + 1, "released as soon as no batch can read them");
     let mut chunks = 0;
     host.pop_all(|output| chunks += u64::from(output.kind == RTE_CHUNK));
+    let (info, session) = (host.info(), session_info(host, number % u64::from(ROWS)));
+    assert_eq!((info.attached, info.ticks, session.age), (ROWS, 3 * (number + 1), 3 * (number + 1)));
+    assert!(info.tick_ns_p50 <= info.tick_ns_p99 && info.tick_ns_p99 <= info.tick_ns_max && info.action_ns_max > 0);
     chunks
+}
+
+fn session_info(host: &Host, session: u64) -> rte_session_info {
+    let mut info = rte_session_info { struct_size: size_of::<rte_session_info>() as u32, ..zeroed() };
+    // SAFETY: the engine lives; a valid place.
+    assert_eq!(unsafe { rte_session_get_info(host.engine, session, &mut info) }, 0);
+    info
 }
 
 fn check(pipeline: u32, flags: u32) {

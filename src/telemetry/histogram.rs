@@ -43,20 +43,27 @@ impl Histogram {
         }
     }
 
-    /// What it says now. A quantile is the upper edge of its bucket, at most `max`.
+    /// What it says now. A quantile is the upper edge of its bucket, at most `max`. Looks twice at the buckets up to that of
+    /// the largest value, and keeps nothing.
     pub fn spread(&self) -> Spread {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
-        let (total, max) = (counts.iter().sum::<u64>(), self.max.load(Ordering::Relaxed));
-        let quantile = |percent: u64| {
-            let rank = (total * percent).div_ceil(100).max(1);
-            let mut seen = 0;
-            let found = counts.iter().position(|count| {
-                seen += count;
-                seen >= rank
-            });
-            found.map_or(0, |bucket| upper_edge(bucket).min(max))
-        };
-        Spread { p50: quantile(50), p99: quantile(99), max }
+        let max = self.max.load(Ordering::Relaxed);
+        let counts = || self.buckets[..=bucket_of(max)].iter().map(|bucket| bucket.load(Ordering::Relaxed));
+        let total = counts().sum::<u64>();
+        let rank = |percent: u64| (total * percent).div_ceil(100).max(1);
+        let (mut seen, mut p50, mut p99) = (0, None, None);
+        // What is recorded meanwhile makes them more: each rank of the first look is found in the second.
+        for (bucket, count) in counts().enumerate() {
+            seen += count;
+            if p50.is_none() && seen >= rank(50) {
+                p50 = Some(bucket);
+            }
+            if seen >= rank(99) {
+                p99 = Some(bucket);
+                break;
+            }
+        }
+        let [p50, p99] = [p50, p99].map(|bucket| bucket.map_or(0, |bucket| upper_edge(bucket).min(max)));
+        Spread { p50, p99, max }
     }
 }
 
@@ -99,5 +106,18 @@ mod tests {
         let spread = histogram.spread();
         assert_eq!(spread.max, 100_000);
         assert!((50_000..54_000).contains(&spread.p50) && (99_000..=100_000).contains(&spread.p99));
+    }
+
+    #[test]
+    fn few_values_small_ones_and_the_largest_have_quantiles() {
+        let histogram = Histogram::default();
+        histogram.record(0);
+        assert_eq!(histogram.spread(), Spread::default());
+        histogram.record(7);
+        assert_eq!(histogram.spread(), Spread { p50: 0, p99: 7, max: 7 });
+        histogram.record(u64::MAX);
+        assert_eq!(histogram.spread(), Spread { p50: 7, p99: u64::MAX, max: u64::MAX });
+        (0..200).for_each(|_| histogram.record(7));
+        assert_eq!(histogram.spread(), Spread { p50: 7, p99: 7, max: u64::MAX });
     }
 }
