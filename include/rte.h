@@ -1024,14 +1024,18 @@ RTE_API rte_status rte_engine_replay(struct rte_engine *engine, const char *path
 ///
 /// Waits at most `timeout_ns` nanoseconds, UINT64_MAX: as long as it takes. RTE_TIMEOUT: the error names the stage that has
 /// not returned; call again, or free. With timeout 0 it only asks (RTE_TIMEOUT if there was anything to wait for), and may
-/// then be called from a callback; else that is RTE_ERR_DEADLOCK. RTE_ERR_STATE: another thread is in rte_engine_tick.
+/// then be called from a callback; else that is RTE_ERR_DEADLOCK. RTE_ERR_STATE, and the engine goes on as if nothing had
+/// been said: another thread is in rte_engine_tick, step or replay. To ask is possible even then: the next rte_engine_tick
+/// returns RTE_CLOSED, for its thread to stop (a replay does not look). While none is in one, timeout 0 is the stop itself,
+/// on the calling thread, as far as it gets without waiting.
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: with timeout 0.
 RTE_API rte_status rte_engine_stop(struct rte_engine *engine, uint64_t timeout_ns, struct rte_error *error);
 
 /// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
 /// returns at once. What that thread is in may return later: no callback of the model, not even `destroy`, and no function
-/// of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this engine: only asks for
-/// the stop and logs an error. NULL is fine. Outputs not yet released stay valid; waits for the streams on which others
+/// of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this engine, or while another
+/// thread is in rte_engine_tick, step or replay: only asks for the stop and logs an error; free it later, on that thread.
+/// NULL is fine. Outputs not yet released stay valid; waits for the streams on which others
 /// were. No other call on this engine may run or come after.
 ///
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.

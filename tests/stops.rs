@@ -5,6 +5,9 @@ mod driver;
 mod endings_host;
 mod host;
 
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Mutex;
+
 use driver::*;
 use endings_host::host::*;
 use endings_host::{FAILED, LANES, Order, Place, Stage, Waiters};
@@ -193,5 +196,61 @@ fn a_hang_in_the_detach_of_the_stop_itself_is_named_too() {
         assert!(status == TIMEOUT && words.contains("stage detach (first row 0)"), "{words}");
         drop(host);
         stage.open();
+    }
+}
+
+/// The lines of a log.
+unsafe extern "C-unwind" fn note_line(user: *mut c_void, level: u32, text: *const c_char) {
+    // SAFETY: `user` is the test's, which outlives the engine; the text is NUL-terminated.
+    let (lines, text) = unsafe { (&*user.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(text)) };
+    lines.lock().unwrap().push(format!("{level}: {}", text.to_string_lossy()));
+}
+
+/// A stop, or a free, on another thread than the one that is in its tick.
+#[test]
+fn while_another_thread_is_in_its_tick_a_stop_does_nothing_or_asks_and_a_free_asks_and_says_so() {
+    for by_free in [false, true] {
+        let lines: Mutex<Vec<String>> = Mutex::default();
+        let log_user = std::ptr::from_ref(&lines).cast_mut().cast();
+        let stage = Stage::silent();
+        let options = rte_engine_options { log: Some(note_line), log_user, ..options() };
+        let host = stage.engine(RTE_LANES_INLINE, options);
+        assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), OK);
+        assert_eq!(host.tick(), OK);
+        stage.order(Place::Hot, Order::HangThen(OK));
+        let engine = host.engine.expose_provenance();
+        std::thread::scope(|scope| {
+            let ticking = scope.spawn(move || {
+                let engine = std::ptr::with_exposed_provenance_mut(engine);
+                // SAFETY: the engine lives until the scope is over.
+                unsafe { rte_engine_tick(engine, u64::MAX) }
+            });
+            until(|| stage.hanging() == 1);
+            for timeout in [1, 1_000_000, FOR_EVER] {
+                let (status, words) = stop_with_words(&host, timeout);
+                assert_eq!(
+                    (status, words.starts_with("another thread is in rte_engine_tick")),
+                    (STATE, true),
+                    "{words}"
+                );
+                assert_eq!(host.push(message(RTE_ATTACH, 2), &[]), OK, "nothing has happened");
+            }
+            if by_free {
+                // SAFETY: a mistake that is told: the engine stays.
+                (0..2).for_each(|_| unsafe { rte_engine_free(host.engine) });
+            } else {
+                assert_eq!(stop(&host, 0), TIMEOUT, "it was asked for");
+            }
+            assert_eq!(host.push(message(RTE_ATTACH, 3), &[]), STATE);
+            stage.open();
+            assert_eq!(ticking.join().unwrap(), OK, "the tick ends as any other");
+        });
+        let told = "1: rte_engine_free while another thread is in rte_engine_tick, step or replay: only the stop was asked for";
+        assert_eq!(*lines.lock().unwrap(), if by_free { vec![told] } else { vec![] });
+        assert_eq!(host.tick(), CLOSED);
+        assert_eq!(stop(&host, FOR_EVER), OK);
+        let (outputs, end) = pop_all(&host);
+        let rejected = |output: &&rte_output| (output.kind, output.status, output.session) == (RTE_REJECTED, CLOSED, 2);
+        assert_eq!((outputs.iter().filter(rejected).count(), end), (3, CLOSED));
     }
 }

@@ -461,14 +461,29 @@ impl Engine {
             return Err(Failure::new(Status::DEADLOCK, message));
         }
         let deadline = (timeout != u64::MAX).then(|| real_now().saturating_add(timeout));
-        self.ask_to_stop();
-        let mode = self.mode.load(Ordering::SeqCst);
-        let ended = if mode == Mode::Started as u8 || mode == Mode::Run as u8 {
-            self.over.sleep(deadline, || self.has_ended.load(Ordering::SeqCst))
+        let ended = if self.has_thread() {
+            self.await_end(deadline)
         } else if self.is_inside() {
+            self.ask_to_stop();
             self.has_ended.load(Ordering::SeqCst)
         } else {
-            self.stop_here(deadline)?
+            match self.driver.try_lock() {
+                Some(mut driver) => {
+                    self.ask_to_stop();
+                    self.stop_here(&mut driver, deadline)
+                }
+                // It was started just now.
+                None if self.has_thread() => self.await_end(deadline),
+                None if timeout == 0 => {
+                    self.ask_to_stop();
+                    false
+                }
+                None => {
+                    let message = "another thread is in rte_engine_tick, step or replay: stop on that thread, or pass \
+                                   timeout 0 to ask only";
+                    return Err(Failure::new(Status::STATE, message));
+                }
+            }
         };
         if !ended {
             // With timeout 0 it only asked: a later free waits.
@@ -480,6 +495,18 @@ impl Engine {
             self.join();
         }
         Ok(())
+    }
+
+    /// Whether a thread drives it that looks for a stop by itself.
+    fn has_thread(&self) -> bool {
+        let mode = self.mode.load(Ordering::SeqCst);
+        mode == Mode::Started as u8 || mode == Mode::Run as u8
+    }
+
+    /// The stop of an engine that such a thread drives.
+    fn await_end(&self, deadline: Option<Nanos>) -> bool {
+        self.ask_to_stop();
+        self.over.sleep(deadline, || self.has_ended.load(Ordering::SeqCst))
     }
 
     /// Our thread, if there is one, has done its last: what is left of it is its return.
@@ -497,18 +524,14 @@ impl Engine {
         self.shared.paced.notify();
     }
 
-    /// The stop of an engine that no thread of ours drives.
-    fn stop_here(&self, deadline: Option<Nanos>) -> Result<bool, Failure> {
-        let Some(mut guard) = self.driver.try_lock() else {
-            return Err(Failure::new(Status::STATE, "another thread is in rte_engine_tick: stop on that thread"));
-        };
-        let driver = &mut *guard;
+    /// The stop of an engine that no such thread drives.
+    fn stop_here(&self, driver: &mut Driver, deadline: Option<Nanos>) -> bool {
         if driver.has_ended {
-            return Ok(true);
+            return true;
         }
         let until = deadline.unwrap_or(Nanos::MAX);
         if self.death().is_some() {
-            return Ok(self.bury(driver, until));
+            return self.bury(driver, until);
         }
         let body = AssertUnwindSafe(|| {
             let Some(cohort) = &mut driver.cohort else {
@@ -527,9 +550,9 @@ impl Engine {
             }
         });
         match self.shared.watch.driving(|| catch_unwind(body)) {
-            Ok(Ok(false)) => Ok(false),
-            Ok(result) => Ok(self.conclude(driver, Ok(result.map(|_| ())), until)),
-            Err(panic) => Ok(self.conclude(driver, Err(panic), until)),
+            Ok(Ok(false)) => false,
+            Ok(result) => self.conclude(driver, Ok(result.map(|_| ())), until),
+            Err(panic) => self.conclude(driver, Err(panic), until),
         }
     }
 
@@ -547,12 +570,11 @@ impl Engine {
         Failure::new(Status::TIMEOUT, message)
     }
 
-    /// A free in a callback of its own: asks for the stop, and says so once (a log function may be that callback).
-    pub fn refuse_free(&self) {
+    /// A free at a time when that cannot be: asks for the stop, and says so once (a log function may be that time).
+    pub fn refuse_free(&self, when: &str) {
         self.ask_to_stop();
         if !self.free_is_told.swap(true, Ordering::SeqCst) {
-            let line = || "rte_engine_free in a callback of the same engine: only the stop was asked for".to_string();
-            self.shared.log.say(Level::Error, line);
+            self.shared.log.say(Level::Error, || format!("rte_engine_free {when}: only the stop was asked for"));
         }
     }
 
