@@ -235,7 +235,7 @@ typedef struct CUevent_st *rte_event;
 /// Log level: the engine begins and ends.
 #define RTE_LOG_INFO 3
 
-/// Log level: sessions come and go.
+/// Log level: sessions come and go, and why one gives no chunk, when that begins.
 #define RTE_LOG_DEBUG 4
 
 /// Where stages run: RTE_LANES_CUDA if the driver sees a device, else RTE_LANES_INLINE, where a slow encode holds everybody

@@ -3,11 +3,12 @@
 mod driver;
 mod process;
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use driver::*;
 use process::{alone, heap_calls};
+use rte::abi::log::{RTE_LOG_DEBUG, RTE_LOG_INFO};
 
 #[global_allocator]
 static ALLOCATOR: process::Counting = process::Counting;
@@ -100,9 +101,49 @@ fn check(pipeline: u32, flags: u32) {
     assert_eq!(chunks, 3400 * 3 * u64::from(ROWS));
 }
 
+static LINES: AtomicU64 = AtomicU64::new(0);
+
+unsafe extern "C-unwind" fn count_line(_: *mut c_void, _: u32, _: *const c_char) {
+    LINES.fetch_add(1, Relaxed);
+}
+
+/// Sessions that give no chunk for one cause or another, which come and go: a log that does not ask costs nothing; one that
+/// does is told.
+fn check_silence(log_level: u32) -> (u64, u64) {
+    let stages = [stage(RTE_HOT, nothing), stage(RTE_DEFERRED, write_all), stage(RTE_ENCODE, nothing)];
+    let keys = [rte_key { flags: RTE_KEY_HEAVY, ..zeroed() }];
+    let model = rte_model { keys: keys.as_ptr(), key_count: 1, ..model(&stages, 8, 64) };
+    let told = rte_engine_options { log: Some(count_line), log_level, outbox_policy: RTE_HOLD, ..options() };
+    let host = Host::new(&model, &told);
+    for session in 0..8 {
+        assert_eq!(host.push(message(RTE_ATTACH, session), &[]), 0);
+    }
+    let round = |number: u64| {
+        assert_eq!(host.push(message(if number % 2 == 0 { RTE_PAUSE } else { RTE_RESUME }, 1), &[]), 0);
+        assert_eq!(
+            host.push(message(RTE_ACTION, 2), &[value(0, &number.to_ne_bytes()[..1 + (number % 3) as usize])]),
+            0
+        );
+        assert_eq!(host.push(message(RTE_ACTION, 99), &[]), 0);
+        let due = [0, 1, 2, 3];
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_step(host.engine, due.as_ptr(), if number % 2 == 0 { 4 } else { 3 }, 0) }, 0);
+        if number % 8 == 0 {
+            host.pop_all(|_| ());
+        }
+    };
+    (0..100).for_each(round);
+    let (before, lines) = (heap_calls(), LINES.load(Relaxed));
+    (100..1100).for_each(round);
+    (heap_calls() - before, LINES.load(Relaxed) - lines)
+}
+
 #[test]
 fn ten_thousand_steady_ticks_with_pushes_and_pops_allocate_nothing() {
     alone("ten_thousand_steady_ticks_with_pushes_and_pops_allocate_nothing", || {
+        assert_eq!(check_silence(RTE_LOG_INFO), (0, 0));
+        let (_, lines) = check_silence(RTE_LOG_DEBUG);
+        assert!(lines > 0 && lines < 100, "{lines} lines");
         check(RTE_PIPELINE_ON, 0);
         check(RTE_PIPELINE_OFF, 0);
         check(RTE_PIPELINE_ON, RTE_MODEL_DENSE);

@@ -32,9 +32,12 @@ pub unsafe extern "C" fn rte_inbox_push(engine: *mut rte_engine, message: *const
             return Status::ARGUMENT.0;
         }
         // SAFETY: the host gave a valid message, whose `values` are NULL or `value_count` long.
-        match unsafe { push(engine, &message.read_unaligned()) } {
+        let message = unsafe { message.read_unaligned() };
+        // SAFETY: as above.
+        match unsafe { push(engine, &message) } {
             Ok(()) => {
                 engine.shared.parked.notify();
+                engine.note_push(Session(message.session));
                 0
             }
             Err(status) => status.0,

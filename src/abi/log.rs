@@ -11,7 +11,7 @@ pub const RTE_LOG_ERROR: u32 = 1;
 pub const RTE_LOG_WARN: u32 = 2;
 /// Log level: the engine begins and ends.
 pub const RTE_LOG_INFO: u32 = 3;
-/// Log level: sessions come and go.
+/// Log level: sessions come and go, and why one gives no chunk, when that begins.
 pub const RTE_LOG_DEBUG: u32 = 4;
 
 /// Takes a line. `text` is NUL-terminated UTF-8 without a newline, borrowed until return.

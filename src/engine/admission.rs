@@ -65,6 +65,7 @@ impl Cohort {
         let living = row.and_then(|row| self.arena.life(row)).map_or(Generation(0), |life| life.generation);
         if envelope.generation != Generation(0) && envelope.generation != living {
             self.herald.stale(envelope.session, envelope.tag, self.tick);
+            self.note_stray(envelope, living);
             self.refund(envelope.kind, LIFE_NOTICES);
             return;
         }
@@ -75,7 +76,10 @@ impl Cohort {
             (Kind::Reset, None) => self.attach(envelope, &mut message),
             (Kind::Detach { drain }, Some(row)) => self.detach(row, drain, envelope.tag),
             (Kind::Detach { .. }, None) => {}
-            (_, None) => self.herald.unknown(envelope.session, envelope.tag, self.tick),
+            (_, None) => {
+                self.herald.unknown(envelope.session, envelope.tag, self.tick);
+                self.note_stray(envelope, living);
+            }
             (_, Some(row)) if self.arena.draining.has(row) => {}
             (Kind::Action { partial }, Some(row)) => self.act(row, partial, envelope, &mut message),
             (Kind::Pause, Some(row)) => self.pause(row, true),

@@ -13,6 +13,7 @@ use super::failure::Health;
 use super::flight::{Errand, Flight, Home, Slot};
 use super::herald::Herald;
 use super::shared::Shared;
+use super::silence::Silence;
 use crate::batch::{Batch, Seat, Shape};
 use crate::conditioning::{Seen, Store, Table, View, empty_table};
 use crate::lane::{Calls, Equipment, Fence, InlineLanes, Lanes, Target, Work};
@@ -133,6 +134,8 @@ pub struct Cohort {
     pub(super) death: Option<Fault>,
     /// `ready` said "not yet" in the last tick.
     pub(super) is_gated: bool,
+    /// Where the log asks for DEBUG.
+    pub(super) silence: Option<Box<Silence>>,
     /// What it is told goes to a record, or comes from one.
     tape: Option<Arc<Tape>>,
 }
@@ -194,6 +197,7 @@ impl Cohort {
             phase: Phase::Begin,
             death: None,
             is_gated: false,
+            silence: shared.log.wants(Level::Debug).then(|| Box::new(Silence::new(max))),
             tape: None,
             has_deferred: manifest.has(Lane::Deferred),
             has_encode: manifest.has(Lane::Encode),
@@ -352,6 +356,9 @@ impl Cohort {
     /// The end: says what is new.
     fn finish(&mut self) {
         self.say_farewells();
+        if self.silence.is_some() {
+            self.explain(); // silence.rs
+        }
         self.tick += 1;
         self.publish();
         self.shared.outbox.wake_consumers();

@@ -7,6 +7,7 @@ use super::cohort::Cohort;
 use super::failure::Verdict;
 use super::flight::{Errand, Flight, Home};
 use super::shared::Shared;
+use super::silence::{Cause, Silence, loss};
 use crate::batch::{Batch, Seat};
 use crate::lane::Fence;
 use crate::model::{Call, Manifest, Model, RawStream};
@@ -105,6 +106,7 @@ impl Cohort {
         match self.judge(Lane::Deferred, &flight.deferred, flight.deferred_isolated) {
             Verdict::Lost(fault) => {
                 self.batch_failed(fault, flight.rows.first().unwrap_or_default());
+                self.note_lost(fault, &flight.rows);
                 true
             }
             Verdict::Rows => {
@@ -178,6 +180,7 @@ impl Cohort {
             block: self.slots[slot].block.as_deref(),
             completion,
             done,
+            silence: self.silence.as_deref_mut(),
         };
         batch.positions().for_each(|(at, row)| each(&mut delivery, batch, at, row));
     }
@@ -221,6 +224,7 @@ struct Delivery<'a> {
     block: Option<&'a [u8]>,
     completion: Option<&'a Arc<dyn Passage>>,
     done: Nanos,
+    silence: Option<&'a mut Silence>,
 }
 
 impl Delivery<'_> {
@@ -251,6 +255,7 @@ impl Delivery<'_> {
         }
         if is_here && size == 0 && rows.has(row) {
             self.arena.life_mut(row).into_iter().for_each(|life| life.silent += 1);
+            self.silence.iter_mut().for_each(|silence| silence.meet(row, Cause::NoSize));
         }
     }
 
@@ -298,7 +303,16 @@ impl Delivery<'_> {
         if own != 0 || self.completion.is_some() {
             making.adopt(own, self.completion.cloned());
         }
-        let is_sent = self.shared.outbox.push(stamp, size, making, pool);
+        let outbox = &self.shared.outbox;
+        let before = self.silence.as_ref().map(|_| (outbox.queued(row), outbox.dropped_of(row)));
+        let is_sent = outbox.push(stamp, size, making, pool);
+        if let (Some(silence), Some((had, dropped))) = (&mut self.silence, before) {
+            if !is_sent || outbox.dropped_of(row) > dropped {
+                silence.meet(row, loss(outbox.policy(), is_sent, had, outbox.depth()));
+            } else {
+                silence.give(row);
+            }
+        }
         if !is_sent && (own != 0 || self.completion.is_some()) {
             making.disown();
         }

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -21,7 +21,7 @@ use crate::queue::Popped;
 use crate::record::{Reader, Tape, Writer};
 use crate::telemetry::Level;
 use crate::time::{Duty, Wake, real_now};
-use crate::word::{Fault, Nanos, Status, hook};
+use crate::word::{Fault, Nanos, Session, Status, hook};
 
 /// A status and what to tell of it.
 #[derive(Debug)]
@@ -91,6 +91,9 @@ pub struct Engine {
     death_is_told: AtomicBool,
     /// A free in a callback was told.
     free_is_told: AtomicBool,
+    /// Where the host ticks: when it did last, and whether it was told since that messages wait for it to.
+    ticked_at: AtomicU64,
+    rest_is_told: AtomicBool,
 }
 
 impl Engine {
@@ -114,6 +117,8 @@ impl Engine {
             timed_out: AtomicBool::new(false),
             death_is_told: AtomicBool::new(false),
             free_is_told: AtomicBool::new(false),
+            ticked_at: AtomicU64::new(0),
+            rest_is_told: AtomicBool::new(false),
         })
     }
 
@@ -129,7 +134,7 @@ impl Engine {
 
     /// Whether the caller is in one of this engine's callbacks, whichever.
     pub fn is_inside(&self) -> bool {
-        self.shared.watch.is_inside()
+        self.shared.watch.is_inside() || self.shared.log.is_inside()
     }
 
     /// Why it is dead, if it is.
@@ -286,7 +291,7 @@ impl Engine {
 
     /// The queues' other ends, for the model's own loop alone: on its thread, while it runs, and not in a release.
     pub fn serving(&self) -> Option<MutexGuard<'_, Serving>> {
-        let serving = self.serving.as_ref().filter(|_| self.is_inside())?;
+        let serving = self.serving.as_ref().filter(|_| self.shared.watch.is_inside())?;
         serving.try_lock().filter(|serving| serving.is_open())
     }
 
@@ -425,7 +430,10 @@ impl Engine {
         // Another thread is in its tick: the host's mistake, told instead of waited for.
         let mut guard = self.driver.try_lock().ok_or(Status::STATE)?;
         let driver = &mut *guard;
-        let until = real_now().saturating_add(wait);
+        let now = real_now();
+        self.ticked_at.store(now, Ordering::Relaxed);
+        self.rest_is_told.store(false, Ordering::Relaxed);
+        let until = now.saturating_add(wait);
         let body = AssertUnwindSafe(|| {
             self.open(driver)?;
             driver.cohort.as_mut().map_or(Ok(Progress::Done), |cohort| cohort.tick(due, until))
@@ -442,6 +450,27 @@ impl Engine {
                 Err(Status::DEAD)
             }
         }
+    }
+
+    /// A message of `session` was pushed: tells, once, where nobody is there to drain the inbox. For a log at DEBUG alone.
+    pub fn note_push(&self, session: Session) {
+        if !self.shared.log.wants(Level::Debug) {
+            return;
+        }
+        let mode = self.mode.load(Ordering::Relaxed);
+        let idle = real_now().saturating_sub(self.ticked_at.load(Ordering::Relaxed));
+        let is_left = mode == Mode::Ticked as u8 && idle > self.settings.stall;
+        if (mode != Mode::Unset as u8 && !is_left) || self.rest_is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.shared.log.say(Level::Debug, || {
+            let why = if is_left {
+                format!("rte_engine_tick was not called for {} ms: call it in your loop", idle / 1_000_000)
+            } else {
+                "nobody drives the engine: call rte_engine_start, run or tick".to_string()
+            };
+            format!("session {} has a message in the inbox, and {why}", session.0)
+        });
     }
 
     /// The end of an engine that died while nobody drove it.

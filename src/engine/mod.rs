@@ -18,6 +18,7 @@ mod serve;
 mod served;
 mod shared;
 mod shutdown;
+mod silence;
 mod step;
 
 pub use cohort::{Cohort, Outlook, Plan, Progress};

@@ -63,12 +63,11 @@ impl Cohort {
         self.keep_spare(batch);
         match answer {
             Ok(()) => true,
-            Err(Fault { status: Status::AGAIN, .. }) => {
-                self.is_gated = true;
-                false
-            }
             Err(fault) => {
-                self.batch_failed(fault, first);
+                if fault.status != Status::AGAIN {
+                    self.batch_failed(fault, first);
+                }
+                self.silence.iter_mut().for_each(|silence| silence.close_gate(fault.status));
                 self.is_gated = true;
                 false
             }

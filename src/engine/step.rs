@@ -188,6 +188,7 @@ impl Cohort {
             Verdict::Lost(fault) => {
                 flight.lost = true;
                 self.batch_failed(fault, flight.rows.first().unwrap_or_default());
+                self.note_lost(fault, &flight.rows);
                 self.forgo(flight);
             }
             Verdict::Rows => {

@@ -511,6 +511,11 @@ impl Outbox {
 
     // ---- what others may know
 
+    /// Chunks that may be queued of a row.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
     /// Chunks queued of `row`.
     pub fn queued(&self, row: Row) -> usize {
         self.channel(row).chunks.len()

@@ -27,6 +27,8 @@ impl Where {
     fn of(place: Place) -> Where {
         match place {
             Place::Destroy | Place::DestroyBackend => Where::Gone,
+            // Whoever calls the engine.
+            Place::Log => Where::Inside,
             _ if CONSUMES.get() => Where::Consumer,
             _ if PUSHES.get() => Where::Producer,
             _ => Where::Inside,
