@@ -199,6 +199,34 @@ fn a_hang_in_the_detach_of_the_stop_itself_is_named_too() {
     }
 }
 
+/// Of an engine that is ticked: a stop waits for one on another thread, as long as it may.
+#[test]
+fn a_stop_waits_for_one_on_another_thread() {
+    let stage = Stage::silent();
+    let host = stage.engine(RTE_LANES_INLINE, options());
+    assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), OK);
+    assert_eq!(host.tick(), OK);
+    stage.order(Place::Detach, Order::Hang);
+    let engine = host.engine.expose_provenance();
+    let stop_there = move || {
+        let engine = std::ptr::with_exposed_provenance_mut(engine);
+        // SAFETY: the engine lives until all have returned.
+        unsafe { rte_engine_stop(engine, FOR_EVER, std::ptr::null_mut()) }
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(stop_there);
+        until(|| stage.hanging() == 1);
+        let second = scope.spawn(stop_there);
+        for timeout in [0, 1_000_000] {
+            let (status, words) = stop_with_words(&host, timeout);
+            assert!(status == TIMEOUT && words.contains("stage detach (first row 0)"), "{words}");
+        }
+        stage.open();
+        assert_eq!([first, second].map(|stop| stop.join().unwrap()), [OK; 2]);
+    });
+    assert_eq!(stop(&host, FOR_EVER), OK);
+}
+
 /// The lines of a log.
 unsafe extern "C-unwind" fn note_line(user: *mut c_void, level: u32, text: *const c_char) {
     // SAFETY: `user` is the test's, which outlives the engine; the text is NUL-terminated.

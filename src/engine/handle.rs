@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -67,6 +68,8 @@ struct Driver {
     has_ended: bool,
 }
 
+/// How often a stop looks whether one on another thread is over.
+const OTHER_STOP: Duration = Duration::from_micros(100);
 /// Of a panic nobody knows the stage.
 const PANICKED: Fault = Fault { stage: hook::NONE, status: Status::DEAD };
 
@@ -93,6 +96,8 @@ pub struct Engine {
     free_is_told: AtomicBool,
     /// Where the host ticks: when it did last, and whether it was told since that messages wait for it to.
     ticked_at: AtomicU64,
+    /// It is in a tick, or a replay.
+    is_ticking: AtomicBool,
     rest_is_told: AtomicBool,
 }
 
@@ -118,6 +123,7 @@ impl Engine {
             death_is_told: AtomicBool::new(false),
             free_is_told: AtomicBool::new(false),
             ticked_at: AtomicU64::new(0),
+            is_ticking: AtomicBool::new(false),
             rest_is_told: AtomicBool::new(false),
         })
     }
@@ -386,7 +392,9 @@ impl Engine {
             self.open(driver)?;
             driver.cohort.as_mut().map_or(Ok(()), |cohort| replay(&self.shared, cohort, &tape))
         });
+        self.is_ticking.store(true, Ordering::Relaxed);
         let result = self.shared.watch.driving(|| catch_unwind(body));
+        self.is_ticking.store(false, Ordering::Relaxed);
         self.conclude(driver, result, Nanos::MAX);
         drop(guard);
         self.open_result()?;
@@ -438,7 +446,10 @@ impl Engine {
             self.open(driver)?;
             driver.cohort.as_mut().map_or(Ok(Progress::Done), |cohort| cohort.tick(due, until))
         });
-        match self.shared.watch.driving(|| catch_unwind(body)) {
+        self.is_ticking.store(true, Ordering::Relaxed);
+        let result = self.shared.watch.driving(|| catch_unwind(body));
+        self.is_ticking.store(false, Ordering::Relaxed);
+        match result {
             Ok(Ok(progress)) => Ok(progress == Progress::Done),
             Ok(Err(fault)) => {
                 let failed_to_open = !driver.is_open;
@@ -496,14 +507,14 @@ impl Engine {
             self.ask_to_stop();
             self.has_ended.load(Ordering::SeqCst)
         } else {
-            match self.driver.try_lock() {
+            match self.take_driver(deadline) {
                 Some(mut driver) => {
                     self.ask_to_stop();
                     self.stop_here(&mut driver, deadline)
                 }
                 // It was started just now.
                 None if self.has_thread() => self.await_end(deadline),
-                None if timeout == 0 => {
+                None if timeout == 0 || !self.is_ticking.load(Ordering::SeqCst) => {
                     self.ask_to_stop();
                     false
                 }
@@ -530,6 +541,18 @@ impl Engine {
     fn has_thread(&self) -> bool {
         let mode = self.mode.load(Ordering::SeqCst);
         mode == Mode::Started as u8 || mode == Mode::Run as u8
+    }
+
+    /// What there is to drive, unless another thread does or, until `deadline`, stops it.
+    fn take_driver(&self, deadline: Option<Nanos>) -> Option<MutexGuard<'_, Driver>> {
+        loop {
+            let driver = self.driver.try_lock();
+            let is_late = deadline.is_some_and(|deadline| real_now() >= deadline);
+            if driver.is_some() || is_late || self.has_thread() || self.is_ticking.load(Ordering::SeqCst) {
+                return driver;
+            }
+            std::thread::sleep(OTHER_STOP);
+        }
     }
 
     /// The stop of an engine that such a thread drives.
