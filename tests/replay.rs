@@ -341,7 +341,8 @@ fn twice(name: &str, lanes: u32, policy: u32, is_driven: bool, model: impl Fn() 
     assert_eq!(first.len(), second.len());
     let size = std::fs::metadata(&path).unwrap().len();
     println!("{name}: {ticks} ticks, {chunks} chunks, {} outputs again; {} bytes a tick", first.len(), size / ticks);
-    assert!(chunks as u64 > ticks / 2);
+    // How many sessions there are when in an engine that runs free is the system's to say.
+    assert!(chunks as u64 > if is_driven { ticks / 2 } else { 0 });
 }
 
 fn sound() -> Model {
