@@ -229,7 +229,7 @@ typedef struct CUevent_st *rte_event;
 /// Log level: something ended that should not have.
 #define RTE_LOG_ERROR 1
 
-/// Log level: something was lost, or failed for some.
+/// Log level: something was lost, or failed for some; or a call that has no rte_error was a mistake, in words.
 #define RTE_LOG_WARN 2
 
 /// Log level: the engine begins and ends.
@@ -1047,10 +1047,10 @@ RTE_API void rte_engine_free(struct rte_engine *engine);
 /// RTE_OK: taken; what comes of it a notice tells. RTE_AGAIN: no room now (in the inbox, for this session, for its notices).
 /// RTE_ERR_ARGUMENT: NULL; an unknown kind, flag or key; a key twice; a value of the wrong size; values with a kind that
 /// has none; a generation with ATTACH; a non-zero reserved field; a DEVICE value of a key with a size, or without a
-/// revision; `ready` without a DEVICE value. RTE_ERR_TOO_LARGE: more copied bytes than
-/// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device, or with
-/// options.record_path. RTE_ERR_STATE: after
-/// stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run.
+/// revision; `ready` without a DEVICE value. RTE_ERR_TOO_LARGE: more copied bytes than options.message_bytes.
+/// RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device, or with options.record_path. RTE_ERR_STATE:
+/// after stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run. Which field is wrong, a log
+/// at WARN is told.
 /// Threads: any, any number of them. Callbacks: may be called in any.
 RTE_API rte_status rte_inbox_push(struct rte_engine *engine, const struct rte_message *message);
 
@@ -1144,8 +1144,8 @@ RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns
 /// Threads: model.serve's. Callbacks: model.serve alone.
 RTE_API rte_status rte_outbox_push(struct rte_engine *engine, const struct rte_output *output);
 
-/// What is known of the engine now. Writes `info->struct_size` bytes. Takes some microseconds and disturbs nobody: fit for
-/// each frame.
+/// What is known of the engine now. Writes `info->struct_size` bytes. Takes some microseconds, allocates nothing and disturbs
+/// nobody: fit for each frame.
 ///
 /// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
 /// Threads: any. Callbacks: may be called in any.

@@ -61,7 +61,7 @@ fn check_size<T>(size: usize, name: &str) -> Result<(), Failure> {
     if size < known || size > LARGEST {
         return Err(Failure::new(
             Status::VERSION,
-            format!("{name}.struct_size: {size}, but this library knows {known}"),
+            format!("{name}.struct_size: {size}, but this library knows {known}: set it to sizeof"),
         ));
     }
     Ok(())

@@ -7,11 +7,13 @@ use arrayvec::ArrayVec;
 use super::engine::rte_engine;
 use super::guard::{give_back, with_engine};
 use super::message::*;
+use super::mistake::{Mistake, Wrong, fits};
 use super::status::rte_status;
-use crate::conditioning::{Element, KeySpec, Lent, MAX_KEYS, Release};
+use crate::conditioning::{Lent, MAX_KEYS, Release};
 use crate::engine::Engine;
 use crate::message::{Envelope, Kind};
 use crate::queue::{Parcel, Refused, ValueIn};
+use crate::telemetry::Level;
 use crate::word::{Generation, KeySet, Session, Status};
 
 /// Pushes one message. Never blocks, also before the engine is driven. Copies the message, its values and their bytes;
@@ -20,16 +22,16 @@ use crate::word::{Generation, KeySet, Session, Status};
 /// RTE_OK: taken; what comes of it a notice tells. RTE_AGAIN: no room now (in the inbox, for this session, for its notices).
 /// RTE_ERR_ARGUMENT: NULL; an unknown kind, flag or key; a key twice; a value of the wrong size; values with a kind that
 /// has none; a generation with ATTACH; a non-zero reserved field; a DEVICE value of a key with a size, or without a
-/// revision; `ready` without a DEVICE value. RTE_ERR_TOO_LARGE: more copied bytes than
-/// options.message_bytes. RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device, or with
-/// options.record_path. RTE_ERR_STATE: after
-/// stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run.
+/// revision; `ready` without a DEVICE value. RTE_ERR_TOO_LARGE: more copied bytes than options.message_bytes.
+/// RTE_ERR_UNAVAILABLE: DEVICE values or `ready` on lanes without a device, or with options.record_path. RTE_ERR_STATE:
+/// after stop. RTE_ERR_DEAD. On all but RTE_OK nothing was taken, and the release does not run. Which field is wrong, a log
+/// at WARN is told.
 /// Threads: any, any number of them. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_inbox_push(engine: *mut rte_engine, message: *const rte_message) -> rte_status {
     with_engine(engine, |engine| {
         if message.is_null() {
-            return Status::ARGUMENT.0;
+            return refuse(engine, Mistake::Null).0;
         }
         // SAFETY: the host gave a valid message, whose `values` are NULL or `value_count` long.
         let message = unsafe { message.read_unaligned() };
@@ -45,12 +47,19 @@ pub unsafe extern "C" fn rte_inbox_push(engine: *mut rte_engine, message: *const
     })
 }
 
+#[cold]
+fn refuse(engine: &Engine, mistake: Mistake) -> Status {
+    engine.note_mistake("rte_inbox_push", || mistake.words(&engine.model().manifest().keys));
+    mistake.status()
+}
+
 /// # Safety
 /// `message.values` are NULL or `value_count` long, their data NULL or `size` long.
 unsafe fn push(engine: &Engine, message: &rte_message) -> Result<(), Status> {
-    let kind = read_kind(message)?;
+    let refuse = |mistake| refuse(engine, mistake);
+    let kind = read_kind(message).map_err(refuse)?;
     // SAFETY: the caller's promise.
-    let values = unsafe { read_values(engine, message)? };
+    let values = unsafe { read_values(engine, message) }.map_err(refuse)?;
     let shared = &engine.shared;
     let envelope = Envelope {
         kind,
@@ -61,7 +70,8 @@ unsafe fn push(engine: &Engine, message: &rte_message) -> Result<(), Status> {
         pushed: shared.clock.now(),
     };
     if kind.begins_life() && !shared.outbox.reserve() {
-        return Err(refused(engine, if shared.inbox.is_closed() { Refused::Closed } else { Refused::Full }));
+        let why = if shared.inbox.is_closed() { Refused::Closed } else { Refused::Full };
+        return Err(refused(engine, why, "no room for the notices of one more life: pop what is there"));
     }
     let release = message
         .release
@@ -71,16 +81,23 @@ unsafe fn push(engine: &Engine, message: &rte_message) -> Result<(), Status> {
         if kind.begins_life() {
             shared.outbox.refund(crate::queue::LIFE_NOTICES);
         }
-        refused(engine, why)
+        refused(engine, why, NO_ROOM)
     })
 }
 
-fn refused(engine: &Engine, why: Refused) -> Status {
+const NO_ROOM: &str = "no room in the inbox, of which a session may use a quarter and ACTIONs three: push once a tick";
+
+#[cold]
+fn refused(engine: &Engine, why: Refused, words: &str) -> Status {
     match why {
         Refused::Closed if engine.death().is_some() => Status::DEAD,
         Refused::Closed => Status::STATE,
         Refused::Full => {
-            engine.shared.counters.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let refused = engine.shared.counters.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+            if refused.is_power_of_two() {
+                let line = || format!("rte_inbox_push: RTE_AGAIN, {words} ({refused} refused by now)");
+                engine.shared.log.say(Level::Debug, line);
+            }
             Status::AGAIN
         }
     }
@@ -95,7 +112,7 @@ fn run_release([release, user]: [usize; 2]) {
     });
 }
 
-fn read_kind(message: &rte_message) -> Result<Kind, Status> {
+fn read_kind(message: &rte_message) -> Result<Kind, Mistake> {
     let (kind, flags) = match message.kind {
         RTE_ATTACH => (Kind::Attach, 0),
         RTE_DETACH => (Kind::Detach { drain: message.flags & RTE_DRAIN != 0 }, RTE_DRAIN),
@@ -103,16 +120,27 @@ fn read_kind(message: &rte_message) -> Result<Kind, Status> {
         RTE_ACTION => (Kind::Action { partial: message.flags & RTE_PARTIAL != 0 }, RTE_PARTIAL),
         RTE_PAUSE => (Kind::Pause, 0),
         RTE_RESUME => (Kind::Resume, 0),
-        _ => return Err(Status::ARGUMENT),
+        kind => return Err(Mistake::Kind(kind)),
     };
     let has_values = matches!(kind, Kind::Attach | Kind::Reset | Kind::Action { .. });
-    let is_wrong = message.flags & !flags != 0
-        || message.reserved != [0; 2]
-        || (kind == Kind::Attach && message.generation != 0)
-        || (message.value_count > 0 && (!has_values || message.values.is_null()))
-        || message.value_count > MAX_KEYS;
-    if is_wrong {
-        return Err(Status::ARGUMENT);
+    let (count, reserved) = (message.value_count, message.reserved);
+    if message.flags & !flags != 0 {
+        return Err(Mistake::Flags(message.kind, message.flags, flags));
+    }
+    if let Some(at) = reserved.iter().position(|word| *word != 0) {
+        return Err(Mistake::Reserved(at, reserved[at]));
+    }
+    if kind == Kind::Attach && message.generation != 0 {
+        return Err(Mistake::Generation(message.generation));
+    }
+    if count > 0 && !has_values {
+        return Err(Mistake::HasValues(message.kind, count));
+    }
+    if count > 0 && message.values.is_null() {
+        return Err(Mistake::NoValues(count));
+    }
+    if count > MAX_KEYS {
+        return Err(Mistake::TooManyValues(count));
     }
     Ok(kind)
 }
@@ -121,32 +149,46 @@ type ValuesIn<'a> = ArrayVec<ValueIn<'a>, MAX_KEYS>;
 
 /// # Safety
 /// As for `push`.
-unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<ValuesIn<'a>, Status> {
+unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<ValuesIn<'a>, Mistake> {
     let keys = &engine.model().manifest().keys;
     let (takes_device, mut has_device) = (engine.settings().takes_device_values, false);
     if !message.ready.is_null() && !takes_device {
-        return Err(Status::UNAVAILABLE);
+        return Err(Mistake::Ready);
     }
     let (mut values, mut seen, mut copied) = (ValuesIn::new(), KeySet::NONE, 0usize);
     for at in 0..message.value_count {
         // SAFETY: the caller's promise.
         let value = unsafe { message.values.add(at).read_unaligned() };
         let key = value.key as usize;
-        if key >= keys.len() || seen.has(key) || value.flags & !(RTE_VALUE_BORROWED | RTE_VALUE_DEVICE) != 0 {
-            return Err(Status::ARGUMENT);
+        let wrong = |what| Err(Mistake::Value(at, value, what));
+        if key >= keys.len() {
+            return wrong(Wrong::Key);
+        }
+        if seen.has(key) {
+            return wrong(Wrong::Twice);
+        }
+        if value.flags & !(RTE_VALUE_BORROWED | RTE_VALUE_DEVICE) != 0 {
+            return wrong(Wrong::Flags);
         }
         seen.add(key);
         let is_device = value.flags & RTE_VALUE_DEVICE != 0;
         if is_device && !takes_device {
-            return Err(Status::UNAVAILABLE);
+            return wrong(Wrong::Device);
         }
-        // A column lies in the processor's memory, and nobody here can tell whether bytes of a device have changed.
-        if is_device && value.size > 0 && (keys.spec(key).size > 0 || value.revision == 0) {
-            return Err(Status::ARGUMENT);
+        // A column lies in the processor's memory.
+        if is_device && value.size > 0 && keys.spec(key).size > 0 {
+            return wrong(Wrong::DeviceColumn);
+        }
+        // Nobody here can tell whether bytes of a device have changed.
+        if is_device && value.size > 0 && value.revision == 0 {
+            return wrong(Wrong::DeviceRevision);
         }
         has_device |= is_device && value.size > 0;
-        if value.size > 0 && (value.data.is_null() || !fits(value.size, keys.spec(key))) {
-            return Err(Status::ARGUMENT);
+        if value.size > 0 && value.data.is_null() {
+            return wrong(Wrong::NoData);
+        }
+        if value.size > 0 && !fits(value.size, keys.spec(key)) {
+            return wrong(Wrong::Size);
         }
         let content = if value.size == 0 {
             Ok(&[][..])
@@ -162,18 +204,10 @@ unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<V
         };
         values.push(ValueIn { key: value.key, revision: value.revision, content });
     }
+    let most = engine.settings().message_bytes;
     match copied {
-        _ if !message.ready.is_null() && !has_device => Err(Status::ARGUMENT),
-        copied if copied > engine.settings().message_bytes => Err(Status::TOO_LARGE),
+        _ if !message.ready.is_null() && !has_device => Err(Mistake::ReadyForNothing),
+        copied if copied > most => Err(Mistake::TooLarge(copied, most)),
         _ => Ok(values),
     }
-}
-
-fn fits(size: usize, spec: &KeySpec) -> bool {
-    let element = match spec.element {
-        Element::Bytes => 1,
-        Element::U32 | Element::F32 => 4,
-        Element::I64 | Element::F64 => 8,
-    };
-    if spec.size > 0 { size == spec.size } else { size.is_multiple_of(element) }
 }

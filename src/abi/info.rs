@@ -6,7 +6,7 @@ use super::descriptor;
 use super::engine::rte_engine;
 use super::guard::with_engine;
 use super::status::rte_status;
-use crate::engine::Engine;
+use crate::engine::{Engine, Failure};
 use crate::telemetry::State;
 use crate::word::{Session, Status, hook};
 
@@ -152,8 +152,8 @@ pub struct rte_session_info {
     pub ticks_out: u64,
 }
 
-/// What is known of the engine now. Writes `info->struct_size` bytes. Takes some microseconds and disturbs nobody: fit for
-/// each frame.
+/// What is known of the engine now. Writes `info->struct_size` bytes. Takes some microseconds, allocates nothing and disturbs
+/// nobody: fit for each frame.
 ///
 /// RTE_ERR_ARGUMENT: NULL. RTE_ERR_VERSION: a struct_size that is not known.
 /// Threads: any. Callbacks: may be called in any.
@@ -161,8 +161,15 @@ pub struct rte_session_info {
 pub unsafe extern "C" fn rte_engine_get_info(engine: *const rte_engine, info: *mut rte_engine_info) -> rte_status {
     with_engine(engine, |engine| {
         // SAFETY: the host gave NULL or a descriptor.
-        unsafe { descriptor::write(info, "info", engine_info(engine)) }.map_or_else(|failure| failure.status.0, |()| 0)
+        unsafe { descriptor::write(info, "info", engine_info(engine)) }
+            .map_or_else(|failure| refuse(engine, "rte_engine_get_info", failure), |()| 0)
     })
+}
+
+#[cold]
+fn refuse(engine: &Engine, call: &str, failure: Failure) -> rte_status {
+    engine.note_mistake(call, || failure.message);
+    failure.status.0
 }
 
 fn engine_info(engine: &Engine) -> rte_engine_info {
@@ -266,6 +273,7 @@ pub unsafe extern "C" fn rte_session_get_info(
             ticks_out: entry.ticks_out,
         };
         // SAFETY: the host gave NULL or a descriptor.
-        unsafe { descriptor::write(info, "info", said) }.map_or_else(|failure| failure.status.0, |()| 0)
+        unsafe { descriptor::write(info, "info", said) }
+            .map_or_else(|failure| refuse(engine, "rte_session_get_info", failure), |()| 0)
     })
 }

@@ -7,7 +7,7 @@ use crate::telemetry::{Level, Log};
 
 /// Log level: something ended that should not have.
 pub const RTE_LOG_ERROR: u32 = 1;
-/// Log level: something was lost, or failed for some.
+/// Log level: something was lost, or failed for some; or a call that has no rte_error was a mistake, in words.
 pub const RTE_LOG_WARN: u32 = 2;
 /// Log level: the engine begins and ends.
 pub const RTE_LOG_INFO: u32 = 3;

@@ -40,3 +40,4 @@ mod cuda;
 mod descriptor;
 mod guard;
 mod manifest;
+mod mistake;

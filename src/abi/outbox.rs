@@ -8,7 +8,7 @@ use super::message::rte_stream;
 use super::options::rte_engine_options;
 use super::output::*;
 use super::status::rte_status;
-use crate::engine::OnOutput;
+use crate::engine::{Engine, OnOutput};
 use crate::model::RawStream;
 use crate::output::{Chunk, Event, Notice, Output, Stamp};
 use crate::queue::{Lease, Popped};
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_o
             return Status::ARGUMENT.0;
         }
         if engine.shared.on_output.is_some() {
-            return Status::STATE.0;
+            return takes_outputs(engine, "rte_outbox_pop");
         }
         let output = match engine.shared.outbox.pop() {
             Popped::Output(output) => record(output),
@@ -51,10 +51,11 @@ pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_o
 pub unsafe extern "C" fn rte_outbox_wait(engine: *mut rte_engine, timeout_ns: u64) -> rte_status {
     with_engine(engine, |engine| {
         if timeout_ns > 0 && engine.is_inside() {
+            engine.note_mistake("rte_outbox_wait", || "in a callback of the same engine: pass timeout 0".to_string());
             return Status::DEADLOCK.0;
         }
         if engine.shared.on_output.is_some() {
-            return Status::STATE.0;
+            return takes_outputs(engine, "rte_outbox_wait");
         }
         let deadline = (timeout_ns != u64::MAX).then(|| real_now().saturating_add(timeout_ns));
         match engine.shared.outbox.wait(deadline) {
@@ -63,6 +64,12 @@ pub unsafe extern "C" fn rte_outbox_wait(engine: *mut rte_engine, timeout_ns: u6
             Some(_) => 0,
         }
     })
+}
+
+#[cold]
+fn takes_outputs(engine: &Engine, call: &str) -> rte_status {
+    engine.note_mistake(call, || "options.on_output is set, and gets all outputs".to_string());
+    Status::STATE.0
 }
 
 /// A file descriptor to poll (epoll, libuv) for output. Readable from the first output after a pop returned RTE_AGAIN (or

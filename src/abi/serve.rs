@@ -42,7 +42,7 @@ pub unsafe extern "C" fn rte_inbox_pop(engine: *mut rte_engine, out: *mut rte_me
         if out.is_null() {
             return Status::ARGUMENT.0;
         }
-        let Some(mut serving) = engine.serving() else { return Status::STATE.0 };
+        let Some(mut serving) = engine.serving() else { return not_serving(engine, "rte_inbox_pop") };
         // What the library has to say of other messages is told.
         let popped = serving.pop();
         engine.shared.hand_over();
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn rte_inbox_pop(engine: *mut rte_engine, out: *mut rte_me
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_inbox_wait(engine: *mut rte_engine, timeout_ns: u64) -> rte_status {
     with_engine(engine, |engine| {
-        let Some(mut serving) = engine.serving() else { return Status::STATE.0 };
+        let Some(mut serving) = engine.serving() else { return not_serving(engine, "rte_inbox_wait") };
         let deadline = (timeout_ns != u64::MAX).then(|| real_now().saturating_add(timeout_ns));
         serving.wait(deadline).map_or_else(|status| status.0, |()| 0)
     })
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn rte_outbox_push(engine: *mut rte_engine, output: *const
         if output.is_null() {
             return Status::ARGUMENT.0;
         }
-        let Some(mut serving) = engine.serving() else { return Status::STATE.0 };
+        let Some(mut serving) = engine.serving() else { return not_serving(engine, "rte_outbox_push") };
         // SAFETY: the host gave a valid output, whose data is NULL or `size` long.
         let result = unsafe { read_saying(engine, &output.read_unaligned()) };
         let result = result.and_then(|saying| serving.push(saying));
@@ -107,6 +107,12 @@ pub unsafe extern "C" fn rte_outbox_push(engine: *mut rte_engine, output: *const
         engine.shared.hand_over();
         result.map_or_else(|status| status.0, |()| 0)
     })
+}
+
+#[cold]
+fn not_serving(engine: &Engine, call: &str) -> rte_status {
+    engine.note_mistake(call, || "not on the thread of a running model.serve, or in a release".to_string());
+    Status::STATE.0
 }
 
 fn message_record(envelope: &Envelope, serving: &Serving) -> rte_message {

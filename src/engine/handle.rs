@@ -68,6 +68,8 @@ struct Driver {
     has_ended: bool,
 }
 
+/// So many mistakes are told one by one.
+const FEW_MISTAKES: u64 = 8;
 /// How often a stop looks whether one on another thread is over.
 const OTHER_STOP: Duration = Duration::from_micros(100);
 /// Of a panic nobody knows the stage.
@@ -99,6 +101,8 @@ pub struct Engine {
     /// It is in a tick, or a replay.
     is_ticking: AtomicBool,
     rest_is_told: AtomicBool,
+    /// Calls that were told as such.
+    mistakes: AtomicU64,
 }
 
 impl Engine {
@@ -125,6 +129,7 @@ impl Engine {
             ticked_at: AtomicU64::new(0),
             is_ticking: AtomicBool::new(false),
             rest_is_told: AtomicBool::new(false),
+            mistakes: AtomicU64::new(0),
         })
     }
 
@@ -172,6 +177,15 @@ impl Engine {
             let why = "the thread that drives is the caller's, which is left as it is, and the lanes have none of ours";
             Err(Failure::new(Status::UNAVAILABLE, format!("{asked}: {why}")))
         })
+    }
+
+    /// A model with a loop of its own makes no ticks.
+    fn refuse_served(&self) -> Result<(), Failure> {
+        if self.serving.is_none() {
+            return Ok(());
+        }
+        self.refuse_inside()?;
+        Err(Failure::new(Status::STATE, "the model has serve: call rte_engine_start or rte_engine_run"))
     }
 
     fn refuse_inside(&self) -> Result<(), Failure> {
@@ -420,10 +434,13 @@ impl Engine {
 
     /// One tick, or the rest of one, on this thread. `Ok(false)`: the lanes are still busy.
     pub fn tick(&self, due: Option<&[u64]>, wait: Nanos) -> Result<bool, Status> {
-        if self.serving.is_some() {
-            return Err(if self.is_inside() { Status::DEADLOCK } else { Status::STATE });
-        }
-        self.refuse_unheeded().and_then(|()| self.claim(Mode::Ticked, true)).map_err(|failure| failure.status)?;
+        let call = if due.is_some() { "rte_engine_step" } else { "rte_engine_tick" };
+        let refuse = |failure: Failure| {
+            self.note_mistake(call, || failure.message);
+            failure.status
+        };
+        self.refuse_served().and_then(|()| self.refuse_unheeded()).map_err(refuse)?;
+        self.claim(Mode::Ticked, true).map_err(refuse)?;
         if self.death().is_some() {
             if let Some(mut driver) = self.driver.try_lock()
                 && !driver.has_ended
@@ -436,7 +453,9 @@ impl Engine {
             return Err(Status::CLOSED);
         }
         // Another thread is in its tick: the host's mistake, told instead of waited for.
-        let mut guard = self.driver.try_lock().ok_or(Status::STATE)?;
+        let busy =
+            || refuse(Failure::new(Status::STATE, "another thread is in it, or stops the engine: tick on one thread"));
+        let mut guard = self.driver.try_lock().ok_or_else(busy)?;
         let driver = &mut *guard;
         let now = real_now();
         self.ticked_at.store(now, Ordering::Relaxed);
@@ -460,6 +479,20 @@ impl Engine {
                 self.conclude(driver, Err(panic), until);
                 Err(Status::DEAD)
             }
+        }
+    }
+
+    /// A call that has no place for an rte_error returned one: a log at WARN is told the words, of the first ones each, then
+    /// of the 16th, 32nd...
+    pub fn note_mistake(&self, call: &str, words: impl FnOnce() -> String) {
+        if !self.shared.log.wants(Level::Warn) {
+            return;
+        }
+        let mistakes = self.mistakes.fetch_add(1, Ordering::Relaxed) + 1;
+        if mistakes <= FEW_MISTAKES || mistakes.is_power_of_two() {
+            let again =
+                if mistakes > FEW_MISTAKES { format!(" ({mistakes} such lines by now)") } else { String::new() };
+            self.shared.log.say(Level::Warn, || format!("{call}: {}{again}", words()));
         }
     }
 
