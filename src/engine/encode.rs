@@ -169,7 +169,10 @@ impl Cohort {
         let Some(life) = self.arena.life_mut(row) else { return Diff::Nothing };
         if differing(life, keys).is_empty() {
             life.encode_tries = 0;
-            life.heavy_tag = life.wanted_tag;
+            if std::mem::replace(&mut life.heavy_tag, life.wanted_tag) != life.wanted_tag {
+                // It may be long ago that the message came.
+                self.arena.news.add(row);
+            }
             Diff::Nothing
         } else if life.sat_out >= MAX_SAT_OUT {
             Diff::Later

@@ -73,6 +73,8 @@ impl Cohort {
             return;
         }
         self.departures += 1;
+        // What it waits for is no consumer any more: its chunk before this one has failed meanwhile.
+        self.arena.held.remove(row);
         self.arena.change(row, |life| State::Quarantined { life, fault });
         let (session, tag) = self.arena.life(row).map_or((0, 0), |life| (life.session.0, life.tag));
         self.shared.log.say(Level::Warn, || {
