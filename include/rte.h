@@ -778,6 +778,9 @@ typedef struct rte_message {
 } rte_message;
 
 /// What is known of an engine. A descriptor: set struct_size. Times are nanoseconds; quantiles are exact to 1/16.
+///
+/// With model.serve `ticks` is the newest that its loop has named, and what the loop alone could know is 0: `live`,
+/// `encoding`, `retiring`, `held`, `coalesced`, `failed_ticks`, the deadlines, and all times but `inbox_ns_*`.
 typedef struct rte_engine_info {
     /// sizeof(rte_engine_info).
     uint32_t struct_size;
@@ -795,7 +798,7 @@ typedef struct rte_engine_info {
     uint32_t max_sessions;
     /// Sessions, draining ones too. This and the following as of the end of the last tick.
     uint32_t attached;
-    /// Stepped in the last tick.
+    /// Stepped in the last tick. With model.serve 0: its loop alone knows whom it steps, and when; see `attached`.
     uint32_t live;
     /// Not seeded yet.
     uint32_t pending;

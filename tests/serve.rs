@@ -277,7 +277,13 @@ fn a_chunk_says_what_the_loop_said_and_what_the_library_knows() {
         assert_eq!((chunk.tag, chunk.heavy_tag, chunk.tick, chunk.size), (12, 13, 14, CHUNK));
         assert!(data == bytes && chunk.start_ns > 0 && chunk.done_ns >= chunk.start_ns);
         assert_eq!(ends.session(6).map(|info| (info.age, info.heavy_tag)), Some((1, 13)));
-        assert_eq!((ends.info().ticks, ends.info().chunks), (14, 1));
+        let info = ends.info();
+        assert_eq!((info.ticks, info.chunks, info.attached), (14, 1, 2));
+        // What the loop alone could know is 0, though a chunk was made.
+        assert_eq!([info.live, info.encoding, info.retiring, info.held], [0; 4]);
+        assert_eq!([info.coalesced, info.failed_ticks, info.missed_deadlines, info.late_ticks], [0; 4]);
+        assert_eq!([info.tick_ns_max, info.action_ns_max, info.late_ns_max], [0; 3]);
+        assert_eq!(info.lane_ns_max, [0; 3]);
         OK
     });
 }

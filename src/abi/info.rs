@@ -11,6 +11,9 @@ use crate::telemetry::State;
 use crate::word::{Session, Status, hook};
 
 /// What is known of an engine. A descriptor: set struct_size. Times are nanoseconds; quantiles are exact to 1/16.
+///
+/// With model.serve `ticks` is the newest that its loop has named, and what the loop alone could know is 0: `live`,
+/// `encoding`, `retiring`, `held`, `coalesced`, `failed_ticks`, the deadlines, and all times but `inbox_ns_*`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rte_engine_info {
@@ -30,7 +33,7 @@ pub struct rte_engine_info {
     pub max_sessions: u32,
     /// Sessions, draining ones too. This and the following as of the end of the last tick.
     pub attached: u32,
-    /// Stepped in the last tick.
+    /// Stepped in the last tick. With model.serve 0: its loop alone knows whom it steps, and when; see `attached`.
     pub live: u32,
     /// Not seeded yet.
     pub pending: u32,
