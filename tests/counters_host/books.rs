@@ -20,6 +20,8 @@ pub struct Terms {
     pub is_pipelined: bool,
     pub has_deferred: bool,
     pub is_retry_safe: bool,
+    pub seeds_aside: bool,
+    pub is_no_midrun: bool,
     pub seed_attempts: u32,
     pub encode_attempts: u32,
     /// What a call came to is seen when it returns, not when it is known to be done: ENCODE of lanes that are no threads.
@@ -55,6 +57,8 @@ struct Life {
     /// When the newest of the ACTIONs that no step has seen was pushed.
     unseen: Option<u64>,
     is_seeded: bool,
+    /// Its seed is under way beside the ticks.
+    is_starting: bool,
     seed_tries: u32,
     is_paused: bool,
     is_draining: bool,
@@ -85,6 +89,7 @@ pub struct Books {
     retiring: Vec<Option<(u64, u64)>>,
     letters: VecDeque<Letter>,
     encodes: Vec<Encode>,
+    asides: Vec<Encode>,
     /// The lives of the flight that is not delivered yet, and the push of the ACTION that each is the first to see.
     flight: BTreeMap<u64, Option<u64>>,
     /// Whole failures in a row, of HOT and DEFERRED.
@@ -127,6 +132,7 @@ impl Books {
             retiring: vec![None; terms.rows],
             letters: VecDeque::new(),
             encodes: vec![],
+            asides: vec![],
             flight: BTreeMap::new(),
             failures: [0; 2],
             generations: 0,
@@ -179,15 +185,18 @@ impl Books {
             self.inbox.push(turn.begin - letter.pushed);
             self.read(letter, turn.lanes);
         }
+        self.resolve_asides(turn.lanes);
         self.resolve(turn.lanes);
         for row in 0..self.terms.rows {
             self.retire(row, turn.lanes);
         }
         let of = |place: Place| turn.calls.iter().filter(move |call| call.place == place);
-        for place in [Place::Ready, Place::Seed, Place::Detach, Place::Finalize] {
+        let at_once = [Place::Ready, Place::Detach, Place::Finalize];
+        for place in at_once.into_iter().chain((!self.terms.seeds_aside).then_some(Place::Seed)) {
             self.failed += of(place).filter(|call| ![OK, AGAIN].contains(&call.status)).count() as u64;
         }
-        of(Place::Seed).for_each(|call| self.seed(call, turn.lanes));
+        of(Place::Seed)
+            .for_each(|call| if self.terms.seeds_aside { self.start(call) } else { self.seed(call, turn.lanes) });
         of(Place::Encode).for_each(|call| self.encode(call));
         self.settle_values(turn);
         let hot: Vec<&Call> = of(Place::Hot).collect();
@@ -270,7 +279,8 @@ impl Books {
     }
 
     fn attach(&mut self, letter: Letter) {
-        if self.lives.len() == self.terms.rows {
+        let is_closed = self.terms.is_no_midrun && self.lives.values().any(|life| life.is_seeded);
+        if self.lives.len() == self.terms.rows || is_closed {
             return;
         }
         let mut rows = (0..self.terms.rows).filter(|row| !self.is_taken(*row));
@@ -283,6 +293,10 @@ impl Books {
 
     fn reset(&mut self, letter: Letter, lanes: u64) {
         let old = self.lives[&letter.session].clone();
+        let others = self.lives.iter().filter(|(session, life)| **session != letter.session && life.is_seeded).count();
+        if self.terms.is_no_midrun && others > 0 {
+            return;
+        }
         self.purge(letter.session);
         self.leave(letter.session, lanes);
         self.begin(old.row, letter.session, old.user, letter.tag, letter.heavy.unwrap_or(old.context));
@@ -314,7 +328,8 @@ impl Books {
     fn leave(&mut self, session: u64, lanes: u64) {
         let Some(life) = self.lives.remove(&session) else { return };
         self.flight.remove(&life.generation);
-        if !self.is_retiring(life.row) && self.encoded_until[life.row] > lanes {
+        // What a seed beside the ticks came to is looked at in the next step of a tick.
+        if !self.is_retiring(life.row) && (self.encoded_until[life.row] > lanes || life.is_starting) {
             self.retiring[life.row] = Some((session, self.encoded_until[life.row]));
         }
     }
@@ -369,11 +384,36 @@ impl Books {
         }
     }
 
+    /// A seed on the ENCODE lane.
+    fn start(&mut self, call: &Call) {
+        for part in &call.parts {
+            self.encoded_until[part.row] = call.done_at;
+            self.living(part).expect("who is seeded is there").is_starting = true;
+        }
+        let is_told = self.terms.sees_returns;
+        self.failed += u64::from(is_told && call.status != OK);
+        self.asides.push(Encode { call: call.clone(), is_told });
+    }
+
+    fn resolve_asides(&mut self, lanes: u64) {
+        let (done, running) =
+            std::mem::take(&mut self.asides).into_iter().partition(|aside| aside.call.done_at <= lanes);
+        self.asides = running;
+        for Encode { call, is_told } in done {
+            self.failed += u64::from(call.status != OK && !is_told);
+            self.seed(&call, lanes);
+        }
+    }
+
     fn seed(&mut self, call: &Call, lanes: u64) {
         for part in &call.parts {
-            let attempts = self.terms.seed_attempts;
-            let life = self.living(part).expect("who is seeded is there");
+            let (attempts, is_aside) = (self.terms.seed_attempts, self.terms.seeds_aside);
+            let Some(life) = self.living(part) else {
+                assert!(is_aside, "who is seeded is there");
+                continue;
+            };
             assert!(!life.is_seeded);
+            life.is_starting = false;
             life.seed_tries += u32::from(call.status != OK);
             if call.status == OK && part.status == OK {
                 life.is_seeded = true;

@@ -12,7 +12,6 @@ use rte::abi::options::{
     RTE_PIPELINE_ON, rte_engine_options,
 };
 use rte::abi::output::RTE_CHUNK;
-use rte::lane::Calls;
 use rte::word::Lane;
 
 use super::books::{Books, Letter, Terms, Turn};
@@ -81,12 +80,16 @@ pub fn run(seed: u64, lanes: u32, total: &mut Total) {
         is_dense: random.percent(30),
         is_retry_safe: random.percent(50),
         has_deferred,
+        seeds_aside: random.percent(30),
+        is_no_midrun: random.percent(10),
     };
     let terms = Terms {
         rows: nature.rows as usize,
         is_pipelined,
         has_deferred,
         is_retry_safe: nature.is_retry_safe,
+        seeds_aside: nature.seeds_aside,
+        is_no_midrun: nature.is_no_midrun,
         seed_attempts: 1 + random.below(3) as u32,
         encode_attempts: 1 + random.below(3) as u32,
         sees_returns: lanes != RTE_LANES_THREADS,
@@ -118,6 +121,7 @@ pub fn run(seed: u64, lanes: u32, total: &mut Total) {
         },
         seed_attempts: terms.seed_attempts,
         encode_attempts: terms.encode_attempts,
+        encode_lanes: if lanes == RTE_LANES_THREADS { random.below(4) as u32 } else { 0 },
         // SAFETY: numbers, pointers, and functions that may be absent.
         ..unsafe { zeroed() }
     };
@@ -127,9 +131,9 @@ pub fn run(seed: u64, lanes: u32, total: &mut Total) {
         match (&device, &submitted) {
             (Some(time), Some(submitted)) => {
                 let (count, until) = (submitted.clone(), witness.clone());
-                let ends = Box::new(move |lane, calls, begin| {
+                let ends = Box::new(move |lane, _, begin| {
                     count.fetch_add(1, SeqCst);
-                    if (lane, calls) == (Lane::Encode, Calls::Stages) { until.encode_until() } else { begin }
+                    if lane == Lane::Encode { until.encode_until() } else { begin }
                 });
                 Engine::timed(&table, &options, time, ends)
             }
@@ -171,8 +175,10 @@ impl Run {
         }
         let orders = self.orders(tick);
         self.witness.order(orders);
-        let due: Option<Vec<u64>> =
-            self.random.percent(20).then(|| self.ids.iter().copied().filter(|id| (id + tick) % 3 > 0).collect());
+        let due: Option<Vec<u64>> = self
+            .random
+            .percent(20)
+            .then(|| self.ids.iter().copied().filter(|id| !(id + tick).is_multiple_of(3)).collect());
         let (begin, lanes) = (self.witness.now(), tick * 8);
         let status = self.engine.tick_through(due.as_deref(), self.device.as_deref(), lanes..lanes + 8);
         assert_eq!(status, OK, "tick {tick}");

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rte::abi::message::rte_stream;
 use rte::abi::model::{
-    RTE_BYTES, RTE_DEFERRED, RTE_ENCODE, RTE_HOT, RTE_KEY_HEAVY, RTE_MODEL_DENSE, RTE_MODEL_RETRY_SAFE, rte_batch,
-    rte_key, rte_model, rte_stage, rte_stage_fn,
+    RTE_BYTES, RTE_DEFERRED, RTE_ENCODE, RTE_HOT, RTE_KEY_HEAVY, RTE_MODEL_DENSE, RTE_MODEL_NO_MIDRUN,
+    RTE_MODEL_RETRY_SAFE, RTE_MODEL_SEED_ASIDE, rte_batch, rte_key, rte_model, rte_stage, rte_stage_fn,
 };
 use rte::abi::options::rte_clock;
 use rte::abi::status::rte_status;
@@ -52,7 +52,7 @@ pub struct Call {
     pub place: Place,
     pub parts: Vec<Part>,
     pub status: rte_status,
-    /// ENCODE: the time of the lanes at which it is done.
+    /// On the ENCODE lane: the time of the lanes at which it is done.
     pub done_at: u64,
 }
 
@@ -80,6 +80,8 @@ pub struct Nature {
     pub is_dense: bool,
     pub is_retry_safe: bool,
     pub has_deferred: bool,
+    pub seeds_aside: bool,
+    pub is_no_midrun: bool,
 }
 
 pub struct Witness {
@@ -115,11 +117,16 @@ impl Witness {
 
     /// Without its stages and keys. The witness outlives the engine.
     pub fn table(&self) -> rte_model {
-        let Nature { is_dense, is_retry_safe, rows, .. } = self.nature;
-        let flags = if is_dense { RTE_MODEL_DENSE } else { 0 } | if is_retry_safe { RTE_MODEL_RETRY_SAFE } else { 0 };
+        let Nature { is_dense, is_retry_safe, seeds_aside, is_no_midrun, rows, .. } = self.nature;
+        let flags = [
+            (is_dense, RTE_MODEL_DENSE),
+            (is_retry_safe, RTE_MODEL_RETRY_SAFE),
+            (seeds_aside, RTE_MODEL_SEED_ASIDE),
+            (is_no_midrun, RTE_MODEL_NO_MIDRUN),
+        ];
         rte_model {
             struct_size: descriptor_size::<rte_model>(),
-            flags,
+            flags: flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag),
             user: std::ptr::from_ref(self).cast_mut().cast(),
             max_sessions: rows,
             chunk_bytes: CHUNK_BYTES,
@@ -200,9 +207,10 @@ impl Witness {
             _ if orders.calls.contains(&place) || is_poisoned => CALL,
             _ => OK,
         };
-        let done_at = match (&self.device, place) {
-            (Some(device), Place::Encode) => device.finish_at(stream, orders.encode_until),
-            (None, Place::Encode) if self.is_timed => orders.encode_until,
+        let is_beside = place == Place::Encode || place == Place::Seed && self.nature.seeds_aside;
+        let done_at = match &self.device {
+            Some(device) if is_beside => device.finish_at(stream, orders.encode_until),
+            None if is_beside && self.is_timed => orders.encode_until,
             _ => 0,
         };
         state.1.push(Call { place, parts, status, done_at });
