@@ -119,16 +119,16 @@ fn check_silence(log_level: u32) -> (u64, u64) {
         assert_eq!(host.push(message(RTE_ATTACH, session), &[]), 0);
     }
     let round = |number: u64| {
-        assert_eq!(host.push(message(if number % 2 == 0 { RTE_PAUSE } else { RTE_RESUME }, 1), &[]), 0);
+        assert_eq!(host.push(message(if number.is_multiple_of(2) { RTE_PAUSE } else { RTE_RESUME }, 1), &[]), 0);
         assert_eq!(
             host.push(message(RTE_ACTION, 2), &[value(0, &number.to_ne_bytes()[..1 + (number % 3) as usize])]),
             0
         );
         assert_eq!(host.push(message(RTE_ACTION, 99), &[]), 0);
-        let due = [0, 1, 2, 3];
+        let (due, count) = ([0, 1, 2, 3], if number.is_multiple_of(2) { 4 } else { 3 });
         // SAFETY: the engine lives.
-        assert_eq!(unsafe { rte_engine_step(host.engine, due.as_ptr(), if number % 2 == 0 { 4 } else { 3 }, 0) }, 0);
-        if number % 8 == 0 {
+        assert_eq!(unsafe { rte_engine_step(host.engine, due.as_ptr(), count, 0) }, 0);
+        if number.is_multiple_of(8) {
             host.pop_all(|_| ());
         }
     };
