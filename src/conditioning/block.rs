@@ -83,9 +83,11 @@ impl Block {
         (lent.is_device() && ready != 0).then_some(RawEvent(ready))
     }
 
-    /// That has passed.
+    /// That has passed. Of a value that is not on a device nobody waits for it, and this says nothing.
     pub fn note_ready(&self) {
-        if let Content::Lent { payload, .. } = &self.content {
+        if let Content::Lent { lent, payload } = &self.content
+            && lent.is_device()
+        {
             payload.ready.store(0, Ordering::Relaxed);
         }
     }
@@ -245,6 +247,21 @@ mod tests {
         assert_eq!(again.bytes(), bytes);
         store.give(again);
         assert_eq!(RELEASED.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn the_event_of_a_message_is_waited_for_until_it_has_passed_for_a_value_on_a_device() {
+        let mut store = Store::new(4);
+        let payload = store.payload(None, Some(RawEvent(9)));
+        let bytes = [7u8; 3];
+        // SAFETY: `bytes` outlives the store.
+        let lent = unsafe { Lent::new(bytes.as_ptr().expose_provenance(), 3) };
+        let (here, there) = (store.lend(lent, 0, &payload), store.lend(Lent::on_device(64, 3), 1, &payload));
+        assert_eq!((here.ready(), there.ready()), (None, Some(RawEvent(9))));
+        here.note_ready();
+        assert_eq!(there.ready(), Some(RawEvent(9)), "nobody has waited for it");
+        there.note_ready();
+        assert_eq!(there.ready(), None);
     }
 
     #[test]
