@@ -344,7 +344,7 @@ impl Batch {
         for key in 0..self.keys {
             store.replace(&mut self.holds[at * self.keys + key], None);
             let place = &mut self.table[at * self.keys + key];
-            (place.data, place.size, place.revision) = (0, 0, 0);
+            (place.data, place.size, place.revision, place.flags) = (0, 0, 0, 0);
             let size = self.columns[key].len() / self.seats.len();
             self.columns[key][at * size..(at + 1) * size].fill(0);
         }
