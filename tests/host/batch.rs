@@ -1,5 +1,6 @@
 //! A batch as a stage sees it.
 
+use rte::abi::message::rte_value;
 use rte::abi::model::rte_batch;
 use rte::abi::status::rte_status;
 
@@ -97,11 +98,17 @@ impl<'a> Batch<'a> {
         unsafe { *self.raw.mask.add(row) == 1 }
     }
 
-    /// The bytes of a key's value; `None` where the key is absent.
-    pub fn value(&self, member: Member, key: usize) -> Option<&[u8]> {
+    /// A key's value as it stands: where it is, and what is said of it.
+    pub fn raw_value(&self, member: Member, key: usize) -> rte_value {
         // SAFETY: `value` has one pointer a position, each to one value for each key of the model.
         let value = unsafe { (*self.raw.value.add(member.at)).add(key).read() };
         assert_eq!(value.key as usize, key, "a value stands where another key's should");
+        value
+    }
+
+    /// The bytes of a key's value; `None` where the key is absent.
+    pub fn value(&self, member: Member, key: usize) -> Option<&[u8]> {
+        let value = self.raw_value(member, key);
         // SAFETY: a present value's bytes are valid as long as the batch.
         (value.size > 0).then(|| unsafe { std::slice::from_raw_parts(value.data.cast::<u8>(), value.size) })
     }
@@ -113,6 +120,11 @@ impl<'a> Batch<'a> {
             let column = *self.raw.column.add(key);
             std::slice::from_raw_parts(column.cast::<u8>().add(member.at * size), size)
         }
+    }
+
+    /// Whether the batch has a place for outputs at all.
+    pub fn has_outputs(&self) -> bool {
+        !self.raw.output.is_null()
     }
 
     /// Where the model is asked for an output of this row; `None`: nowhere.

@@ -1,8 +1,8 @@
-//! A backend for tests: three streams, and some of consumers, in a time that only the test moves.
+//! A backend for tests: a stream for each queue of the lanes, and some of the test's, in a time that only the test moves.
 //!
 //! Work takes no time unless the model says so, with [`Device::enqueue`]. An event passes when the time has come up to
-//! which its stream was full when it was recorded. What breaks the contract of `rte_backend` is kept as a complaint. Calls
-//! are counted, and a function can be made to fail.
+//! which its stream was full when it was recorded; one of the test's own when it says. What breaks the contract of
+//! `rte_backend` is kept as a complaint. Calls are counted, and a function can be made to fail.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,20 +21,38 @@ pub struct Device {
 
 struct State {
     now: u64,
-    /// By stream, lanes first: when all that was enqueued is done.
+    /// By stream, the lanes' first ones first: when all that was enqueued is done.
     busy_until: Vec<u64>,
+    /// By stream: what it is.
+    kinds: Vec<Kind>,
     /// By handle: `None` once freed.
     events: Vec<Option<Event>>,
+    /// Which streams were told to wait for events of the test's own, by address, in that order.
+    waits: Vec<(usize, usize)>,
     calls: Calls,
     /// What fails, with what, and how many calls of it go well before.
     failing: Option<(Function, rte_status, u64)>,
     complaints: Vec<String>,
 }
 
+/// Whose a stream is.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Kind {
+    /// The test's.
+    #[default]
+    Own,
+    /// A lane's, to be made.
+    Missing,
+    Made,
+    Freed,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Event {
     passes_at: u64,
     records: u64,
+    /// It is the test's.
+    is_own: bool,
 }
 
 /// How often which function was called; those that failed count.
@@ -46,6 +64,7 @@ pub struct Calls {
     pub event_new: u64,
     pub event_free: u64,
     pub record: u64,
+    pub wait: u64,
     pub query: u64,
     pub sync: u64,
 }
@@ -54,8 +73,10 @@ pub struct Calls {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the functions of `rte_backend`")]
 pub enum Function {
+    StreamNew,
     EventNew,
     Record,
+    Wait,
     Query,
     Sync,
 }
@@ -65,7 +86,9 @@ impl Default for State {
         State {
             now: 0,
             busy_until: vec![0; 3],
+            kinds: vec![Kind::Missing; 3],
             events: Vec::new(),
+            waits: Vec::new(),
             calls: Calls::default(),
             failing: None,
             complaints: Vec::new(),
@@ -116,9 +139,34 @@ impl Device {
 
     /// A stream that is no lane's.
     pub fn consumer_stream(&self) -> rte_stream {
+        self.state().new_stream(Kind::Own)
+    }
+
+    /// When all is done that is enqueued on a stream.
+    pub fn busy_until(&self, stream: rte_stream) -> u64 {
+        self.state().busy_until[lane_of(stream)]
+    }
+
+    /// An event of the test's own, which passes at this time.
+    pub fn own_event(&self, passes_at: u64) -> rte_event {
         let mut state = self.state();
-        state.busy_until.push(0);
-        handle(state.busy_until.len() - 1)
+        state.events.push(Some(Event { passes_at, records: 0, is_own: true }));
+        handle(state.events.len() - 1)
+    }
+
+    /// Frees an event of the test's own: who uses it from now on breaks the contract.
+    pub fn drop_own_event(&self, event: rte_event) {
+        self.state().events[event.addr() - 1] = None;
+    }
+
+    /// How often a stream was told to wait for an event of the test's own.
+    pub fn waits(&self, stream: rte_stream, event: rte_event) -> usize {
+        self.state().waits.iter().filter(|wait| **wait == (stream.addr(), event.addr())).count()
+    }
+
+    /// How often any stream was told to wait for an event of the test's own.
+    pub fn all_waits(&self, event: rte_event) -> usize {
+        self.state().waits.iter().filter(|(_, waited)| *waited == event.addr()).count()
     }
 
     /// What is enqueued on a stream from now on runs after an event, as a consumer asks for it.
@@ -158,7 +206,7 @@ impl Device {
         self.state().complaints.clone()
     }
 
-    /// Whether everything that was made was freed.
+    /// Whether everything that was made was freed, and the test has dropped its own events.
     pub fn is_clean(&self) -> bool {
         let state = self.state();
         let calls = state.calls;
@@ -197,8 +245,17 @@ impl State {
         self.events[at].as_mut().expect("just made sure")
     }
 
+    fn new_stream(&mut self, kind: Kind) -> rte_stream {
+        self.busy_until.push(self.now);
+        self.kinds.push(kind);
+        handle(self.busy_until.len() - 1)
+    }
+
     fn wait(&mut self, stream: rte_stream, event: rte_event) {
-        let passes_at = self.event(event).passes_at;
+        let Event { passes_at, is_own, .. } = *self.event(event);
+        if is_own {
+            self.waits.push((stream.addr(), event.addr()));
+        }
         let busy_until = &mut self.busy_until[lane_of(stream)];
         *busy_until = passes_at.max(*busy_until);
     }
@@ -229,15 +286,28 @@ fn state_of<'a>(user: *mut c_void) -> MutexGuard<'a, State> {
 }
 
 unsafe extern "C-unwind" fn stream_new(user: *mut c_void, lane: u32, out: *mut rte_stream) -> rte_status {
-    state_of(user).calls.stream_new += 1;
+    let mut state = state_of(user);
+    if let Some(status) = state.failure(Function::StreamNew) {
+        return status;
+    }
+    state.calls.stream_new += 1;
+    // The first of a lane has the lane's number.
+    let stream = match state.kinds[lane as usize] {
+        Kind::Missing => handle(lane as usize),
+        _ => state.new_stream(Kind::Made),
+    };
+    state.kinds[lane_of(stream)] = Kind::Made;
     // SAFETY: the engine gave a place for the stream.
-    unsafe { out.write(handle(lane as usize)) };
+    unsafe { out.write(stream) };
     OK
 }
 
 unsafe extern "C-unwind" fn stream_free(user: *mut c_void, stream: rte_stream) {
     let mut state = state_of(user);
     state.calls.stream_free += 1;
+    if std::mem::replace(&mut state.kinds[lane_of(stream)], Kind::Freed) != Kind::Made {
+        state.complaints.push(format!("stream {} is freed, which was not made, or was freed before", lane_of(stream)));
+    }
     if state.busy_until[lane_of(stream)] > state.now {
         state.complaints.push(format!("stream {} is freed with work on it", lane_of(stream)));
     }
@@ -272,17 +342,25 @@ unsafe extern "C-unwind" fn record(user: *mut c_void, event: rte_event, stream: 
     }
     let (now, full_until) = (state.now, state.busy_until[lane_of(stream)]);
     let place = state.event(event);
-    let was_pending = place.passes_at > now;
+    let (was_pending, is_own) = (place.passes_at > now, place.is_own);
     place.passes_at = full_until;
     place.records += 1;
     if was_pending {
         state.complaints.push("an event was recorded again before it had passed".to_owned());
     }
+    if is_own {
+        state.complaints.push("an event of the test's own was recorded".to_owned());
+    }
     OK
 }
 
 unsafe extern "C-unwind" fn wait(user: *mut c_void, stream: rte_stream, event: rte_event) -> rte_status {
-    state_of(user).wait(stream, event);
+    let mut state = state_of(user);
+    state.calls.wait += 1;
+    if let Some(status) = state.failure(Function::Wait) {
+        return status;
+    }
+    state.wait(stream, event);
     OK
 }
 
