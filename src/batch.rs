@@ -57,6 +57,7 @@ pub struct Batch {
     /// See `begun`.
     pub ended: Nanos,
     dense: bool,
+    /// Its rows have outputs.
     ends_chunk: bool,
     frames_per_chunk: u32,
     chunk_bytes: usize,
@@ -435,6 +436,7 @@ impl Batch {
     /// Makes this a batch of one row: `one`, that stands at `at` of `other`.
     pub fn copy_one(&mut self, one: &Rows, other: &Batch, at: usize, store: &mut Store) {
         self.begin(other.tick, other.slot, one);
+        self.ends_chunk = other.ends_chunk;
         let seat = Seat { version: 0, ..other.seats[at] };
         let to = if self.dense { seat.row.at() } else { 0 };
         self.count = 1;
@@ -519,8 +521,9 @@ impl Batch {
         self.lent.clear();
     }
 
-    /// Gives up every value.
+    /// Gives up every value. From now on it is for hooks and ENCODE, which have no outputs, or for a row that runs alone.
     pub fn clear(&mut self, store: &mut Store) {
+        self.ends_chunk = false;
         store.clear(&mut self.holds);
         self.seats.fill(Seat::default());
         self.lent.clear();

@@ -218,7 +218,7 @@ impl Cohort {
             }
         }
         for capacity in [max as usize, 1] {
-            let batch = cohort.new_batch(capacity, true, None)?;
+            let batch = cohort.new_batch(capacity, false, None)?;
             cohort.spare.push(batch);
         }
         if plan.prefault {
@@ -482,7 +482,7 @@ impl Cohort {
         match self.spare.iter().position(|batch| batch.capacity() >= rows) {
             Some(at) => self.spare.swap_remove(at),
             None => self
-                .new_batch(rows.next_power_of_two(), true, None)
+                .new_batch(rows.next_power_of_two(), false, None)
                 .expect("memory for a batch of rows that have state"),
         }
     }
