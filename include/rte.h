@@ -214,7 +214,8 @@ typedef struct CUevent_st *rte_event;
 
 /// Flag of a model: the outputs of a batch are one block, of the batch's own: output[i] = output[0] + i * chunk_bytes, so
 /// that a stage writes or copies them at one go. Each chunk is copied from there to its session's buffer when its batch has
-/// passed. Not with OWN_OUTPUT or DEVICE_OUTPUT.
+/// passed. With DENSE the block is the arena's also where a row is run alone after failures, so of the rows that are run so
+/// in one tick the last alone gives a chunk. Not with OWN_OUTPUT or DEVICE_OUTPUT.
 #define RTE_MODEL_OUTPUT_BLOCK 64
 
 /// Key of the built-in model: HEAVY, bytes of any number.
@@ -426,7 +427,7 @@ typedef struct rte_batch {
     /// column[key]: count x keys[key].size bytes, zero where absent, aligned to 64; NULL for keys without a size.
     const void *const *column;
     /// By arena row, max_sessions bytes: 1 = in this batch. RTE_MODEL_DENSE: padding rows have session 0, no values, output
-    /// NULL.
+    /// NULL (with RTE_MODEL_OUTPUT_BLOCK their places in the block).
     const uint8_t *mask;
     /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64 (with
     /// RTE_MODEL_OUTPUT_BLOCK the first of them). NULL elsewhere.

@@ -73,7 +73,7 @@ pub struct rte_batch {
     /// column[key]: count x keys[key].size bytes, zero where absent, aligned to 64; NULL for keys without a size.
     pub column: *const *const c_void,
     /// By arena row, max_sessions bytes: 1 = in this batch. RTE_MODEL_DENSE: padding rows have session 0, no values, output
-    /// NULL.
+    /// NULL (with RTE_MODEL_OUTPUT_BLOCK their places in the block).
     pub mask: *const u8,
     /// In the lane that ends the chunk (DEFERRED, or HOT without it): chunk_bytes each, aligned to 64 (with
     /// RTE_MODEL_OUTPUT_BLOCK the first of them). NULL elsewhere.
@@ -194,7 +194,8 @@ pub const RTE_MODEL_SEED_ASIDE: u32 = 16;
 pub const RTE_MODEL_DEVICE_OUTPUT: u32 = 32;
 /// Flag of a model: the outputs of a batch are one block, of the batch's own: output[i] = output[0] + i * chunk_bytes, so
 /// that a stage writes or copies them at one go. Each chunk is copied from there to its session's buffer when its batch has
-/// passed. Not with OWN_OUTPUT or DEVICE_OUTPUT.
+/// passed. With DENSE the block is the arena's also where a row is run alone after failures, so of the rows that are run so
+/// in one tick the last alone gives a chunk. Not with OWN_OUTPUT or DEVICE_OUTPUT.
 pub const RTE_MODEL_OUTPUT_BLOCK: u32 = 64;
 
 /// What you bring: stages, and hooks, which may all be NULL. A descriptor: set struct_size, leave the rest zero.

@@ -80,9 +80,14 @@ impl Cohort {
         };
         let home = if isolated { Home::Single(flight.slot) } else { home };
         let mut fences = std::mem::take(if last == Lane::Deferred { &mut flight.deferred } else { &mut flight.hot });
+        // A stage may write all of its batch's block, and that of a dense batch of one row is all others' too.
+        let manifest = self.model.manifest();
+        let is_shared = isolated && manifest.outputs_block && manifest.is_dense;
+        let count = fences.len();
         for (at, fence) in fences.drain(..).enumerate() {
             if !is_lost {
-                self.deliver_batch(fence, at, &mut flight, done);
+                let is_overwritten = is_shared && at + 1 < count;
+                self.deliver_batch(fence, at, is_overwritten, &mut flight, done);
             }
             match self.lanes.take(fence) {
                 Some(batch) => self.bring_home(home, batch),
@@ -131,13 +136,14 @@ impl Cohort {
         }
     }
 
-    /// The outputs of one batch, the flight's `number`th, which may still be in its lane.
-    fn deliver_batch(&mut self, fence: Fence, number: usize, flight: &mut Flight, done: Nanos) {
+    /// The outputs of one batch, the flight's `number`th, which may still be in its lane. `is_overwritten`: they were lost.
+    fn deliver_batch(&mut self, fence: Fence, number: usize, is_overwritten: bool, flight: &mut Flight, done: Nanos) {
         self.bad.clear();
         // Not borrowed while rows are taken out of it.
         let mut rows = std::mem::replace(&mut flight.rows, Rows::new(0));
         let completion = flight.completions.get(number).and_then(Option::as_ref);
         self.each_output(flight.slot, fence, completion, done, |delivery, batch, at, row| {
+            delivery.is_overwritten = is_overwritten;
             delivery.row(batch, at, row, flight, &mut rows);
         });
         flight.rows = rows;
@@ -178,6 +184,7 @@ impl Cohort {
             bad: &mut self.bad,
             device: self.device.as_ref(),
             block: self.slots[slot].block.as_deref(),
+            is_overwritten: false,
             completion,
             done,
             silence: self.silence.as_deref_mut(),
@@ -222,6 +229,8 @@ struct Delivery<'a> {
     device: Option<&'a Device>,
     /// Where the outputs of the batch are, if they are one block.
     block: Option<&'a [u8]>,
+    /// Calls after this one may have written there, too: what it made is lost.
+    is_overwritten: bool,
     completion: Option<&'a Arc<dyn Passage>>,
     done: Nanos,
     silence: Option<&'a mut Silence>,
@@ -236,7 +245,7 @@ impl Delivery<'_> {
             rows.remove(row);
         }
         let own = self.own_of(batch, at);
-        let is_sent = is_here && rows.has(row) && size > 0 && {
+        let is_sent = is_here && rows.has(row) && size > 0 && !self.is_overwritten && {
             let is_sound = size <= self.manifest.chunk_bytes
                 && (own != 0 || !self.manifest.owns_outputs)
                 && self.fetch(row, flight.slot, batch.output(at), size);

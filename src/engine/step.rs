@@ -71,9 +71,6 @@ impl Cohort {
         if let Some(deferred) = &mut deferred {
             deferred.seal(&mut self.store);
         }
-        if deferred.is_none() {
-            self.line_up_outputs(slot, &mut hot);
-        }
         flight.to_defer = deferred;
         flight.hot_isolated = self.submit(Lane::Hot, slot, hot, None, &mut flight.hot);
         self.note_completions(Lane::Hot, &mut flight);
@@ -134,7 +131,8 @@ impl Cohort {
         life.held.issue(keys);
     }
 
-    /// Where outputs are one block: that of each position. Not before the batch is what its lane will see.
+    /// Where outputs are one block: that of each position. Not before the batch, which ends chunks, is what its lane will
+    /// see.
     fn line_up_outputs(&mut self, slot: usize, batch: &mut Batch) {
         let Some(block) = &mut self.slots[slot].block else { return };
         let begin = block.as_mut_ptr().expose_provenance();
@@ -147,10 +145,14 @@ impl Cohort {
         &mut self,
         lane: Lane,
         slot: usize,
-        batch: Box<Batch>,
+        mut batch: Box<Batch>,
         after: Option<Fence>,
         fences: &mut Vec<Fence>,
     ) -> bool {
+        let ends_chunk = lane == self.model.manifest().last_lane();
+        if ends_chunk {
+            self.line_up_outputs(slot, &mut batch);
+        }
         let isolated = self.health.isolates(lane);
         if !isolated {
             self.members.copy_from(batch.members());
@@ -166,6 +168,10 @@ impl Cohort {
             let mut one = self.spare_batch(1);
             self.members.set_only(row);
             one.copy_one(&self.members, &batch, at, &mut self.store);
+            // A dense batch of one row is the whole arena all the same; else the row keeps its place in the block.
+            if ends_chunk && self.model.manifest().is_dense {
+                self.line_up_outputs(slot, &mut one);
+            }
             let fence = self.lanes.submit(Work { lane, calls: Calls::Stages, batch: one, after: [after, None] });
             note_fence(&mut self.arena.fences[row.at()], lane, fence);
             fences.push(fence);
@@ -259,7 +265,6 @@ impl Cohort {
                 mark_changed(&self.seen[Lane::Deferred.at()][row.at()], &mut batch, at, keys);
             }
         }
-        self.line_up_outputs(flight.slot, &mut batch);
         let after = flight.hot.last().copied();
         flight.deferred_isolated = self.submit(Lane::Deferred, flight.slot, batch, after, &mut flight.deferred);
         self.note_completions(Lane::Deferred, flight);

@@ -13,6 +13,8 @@ pub struct Form {
     pub max_sessions: usize,
     /// `RTE_MODEL_DENSE`.
     pub is_dense: bool,
+    /// `RTE_MODEL_OUTPUT_BLOCK`.
+    pub is_block: bool,
 }
 
 impl Form {
@@ -36,13 +38,23 @@ impl Form {
             let all = members.iter().chain(&padding);
             check(batch.count() == self.max_sessions, "a dense batch is not the whole arena");
             check({ all }.all(|member| member.at == member.row), "a row of a dense batch is not in its place");
-            check(padding.iter().all(|member| is_neutral(batch, *member)), "its padding is not neutral");
+            let may_have_output = ends_chunk && self.is_block;
+            let is_neutral = |member: &Member| is_neutral(batch, *member, may_have_output);
+            check(padding.iter().all(is_neutral), "its padding is not neutral");
         } else {
             check(padding.is_empty(), "a batch that is not dense has padding");
         }
         if ends_chunk {
             let outputs = members.iter().map(|member| batch.output(*member).map_or(0, |output| output.addr()));
             let mut outputs: Vec<usize> = outputs.collect();
+            if self.is_block {
+                let begin = outputs[0].wrapping_sub(members[0].at * CHUNK_BYTES);
+                let all = members.iter().chain(&padding);
+                let is_in_place = |member: &Member| {
+                    batch.output(*member).is_some_and(|output| output.addr() == begin + member.at * CHUNK_BYTES)
+                };
+                check({ all }.all(is_in_place), "its outputs are not one block");
+            }
             check(outputs.iter().all(|at| *at != 0 && at % ALIGNMENT == 0), "an output is missing, or badly aligned");
             let is_held = |at: usize| held.iter().any(|held| at.abs_diff(*held) < CHUNK_BYTES);
             check(!outputs.iter().any(|at| is_held(*at)), "an output is still with the consumer");
@@ -55,9 +67,9 @@ impl Form {
     }
 }
 
-fn is_neutral(batch: &Batch, member: Member) -> bool {
+fn is_neutral(batch: &Batch, member: Member, may_have_output: bool) -> bool {
     (member.session, member.user, member.generation) == (0, 0, 0)
-        && !batch.has_output(member)
+        && (may_have_output || !batch.has_output(member))
         && KEYS.iter().enumerate().all(|(key, facts)| {
             let cell_is_zero = || batch.cell(member, key, facts.size).iter().all(|byte| *byte == 0);
             batch.value(member, key).is_none() && (facts.size == 0 || cell_is_zero())

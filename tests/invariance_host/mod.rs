@@ -8,6 +8,9 @@
 //! - [`checks`]: what every batch must look like;
 //! - [`run`]: a schedule on an engine, all sessions together or one alone.
 
+// Each test program includes this folder and uses its own part of it.
+#![allow(dead_code)]
+
 pub mod checks;
 pub mod keys;
 pub mod loans;

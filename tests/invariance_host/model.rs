@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rte::abi::message::rte_stream;
 use rte::abi::model::{
-    RTE_DEFERRED, RTE_ENCODE, RTE_HOT, RTE_MODEL_DENSE, rte_batch, rte_model, rte_stage, rte_stage_fn,
+    RTE_DEFERRED, RTE_ENCODE, RTE_HOT, RTE_MODEL_DENSE, RTE_MODEL_OUTPUT_BLOCK, rte_batch, rte_model, rte_stage,
+    rte_stage_fn,
 };
 use rte::abi::status::{rte_status, rte_status_code};
 
@@ -114,7 +115,7 @@ impl Model {
         let state = State {
             setup: setup.clone(),
             mutant,
-            form: Form { max_sessions: max, is_dense: setup.is_dense },
+            form: Form { max_sessions: max, is_dense: setup.is_dense, is_block: setup.is_block },
             device,
             loans,
             rows: (0..max).map(|_| None).collect(),
@@ -142,9 +143,10 @@ impl Model {
 
     /// The table for `rte_engine_new`, without keys and stages. Takes a count of the model, which `destroy` gives back.
     pub fn table(self: &Arc<Self>, setup: &Setup) -> rte_model {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         rte_model {
             struct_size: descriptor_size::<rte_model>(),
-            flags: if setup.is_dense { RTE_MODEL_DENSE } else { 0 },
+            flags: flag(setup.is_dense, RTE_MODEL_DENSE) | flag(setup.is_block, RTE_MODEL_OUTPUT_BLOCK),
             user: Arc::into_raw(self.clone()).cast_mut().cast(),
             max_sessions: u32::try_from(setup.max_sessions).expect("small"),
             chunk_bytes: CHUNK_BYTES,

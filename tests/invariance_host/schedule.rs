@@ -45,6 +45,8 @@ pub struct Setup {
     pub max_sessions: usize,
     /// `RTE_MODEL_DENSE`.
     pub is_dense: bool,
+    /// `RTE_MODEL_OUTPUT_BLOCK`.
+    pub is_block: bool,
     /// Whether DEFERRED ends the chunk, or HOT.
     pub has_deferred: bool,
     /// `RTE_PIPELINE_ON`, or off.
@@ -135,6 +137,7 @@ impl Setup {
             seed,
             max_sessions: random.size(1, 6),
             is_dense: random.percent(40),
+            is_block: false,
             has_deferred: random.percent(80),
             is_pipelined,
             pace,
@@ -156,6 +159,7 @@ impl Setup {
             seed: 0,
             max_sessions: 1,
             is_dense: false,
+            is_block: false,
             has_deferred: true,
             is_pipelined: true,
             pace: Pace::Slow,
@@ -223,6 +227,12 @@ impl Schedule {
         if self.setup.pace == Pace::Inline {
             self.setup.pace = Pace::Brisk;
         }
+        self
+    }
+
+    /// The same for a model whose outputs are one block.
+    pub fn with_block(mut self) -> Self {
+        self.setup.is_block = true;
         self
     }
 
