@@ -33,7 +33,7 @@ const ARGUMENT: rte_status = rte_status_code::RTE_ERR_ARGUMENT as rte_status;
 /// Where the model's stages run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes {
-    /// On streams whose time is the number of the tick.
+    /// On streams whose time is the number of the tick; one to three of them are for ENCODE, as the arena's size has it.
     Device,
     /// On the calling thread.
     Inline,
@@ -362,7 +362,7 @@ fn ends(scenario: &Scenario, lanes: Lanes, clock: Arc<Device>) -> Ends {
 
 fn options(config: &Config, lanes: Lanes, backend: Option<&rte_backend>) -> rte_engine_options {
     let (kind, encode_lanes) = match lanes {
-        Lanes::Device => (RTE_LANES_HOST, 0),
+        Lanes::Device => (RTE_LANES_HOST, 1 + config.max_sessions as u32 % 3),
         Lanes::Inline => (RTE_LANES_INLINE, 0),
         Lanes::Threads { encodes, .. } => (RTE_LANES_THREADS, encodes),
         Lanes::Cuda { encodes, .. } => (RTE_LANES_CUDA, encodes),

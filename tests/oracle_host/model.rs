@@ -83,6 +83,8 @@ pub struct State {
     /// By tick.
     faults: Vec<Vec<Fault>>,
     encode_lengths: Vec<u64>,
+    /// Encodes are done one after the other, on however many streams.
+    encoding_until: u64,
     rows: BTreeMap<usize, Row>,
     latent: [BTreeMap<usize, Latent>; 2],
     /// With the ticks that issued them.
@@ -140,6 +142,7 @@ impl Model {
             device,
             faults: scenario.ticks.iter().map(|tick| tick.input.faults.clone()).collect(),
             encode_lengths: encode_lengths(scenario),
+            encoding_until: 0,
             rows: BTreeMap::new(),
             latent: [BTreeMap::new(), BTreeMap::new()],
             calls: Vec::new(),
@@ -417,7 +420,11 @@ impl State {
         let all = batch.members();
         all.iter().for_each(|member| self.check_encoded(Hook::Encode, *member));
         let length = self.encode_lengths[batch.tick() as usize];
-        let done = self.device.as_ref().map_or(0, |device| device.enqueue(stream, length));
+        let done = self
+            .device
+            .as_ref()
+            .map_or(0, |device| device.finish_at(stream, self.encoding_until.max(device.now()) + length));
+        self.encoding_until = done;
         for member in all {
             if self.row_of(Hook::Encode, member) {
                 let row = self.rows.get_mut(&member.row).expect("just looked at");
