@@ -713,13 +713,13 @@ typedef struct rte_engine_options {
     /// Of rte_engine_start's thread, and with the lane behind it of those of threads lanes; NULL = "rte". Copied; systems
     /// show the first 15 bytes.
     const char *thread_name;
-    /// Bit c: CPU c. Of all the threads that the engine makes: rte_engine_start's and those of threads lanes; 0 = as the
-    /// thread that makes them. CPUs that the process may not use are left out; none left = refused. Set before `init`.
+    /// Bit c: CPU c. Of all the threads that the engine makes: rte_engine_start's, those of threads lanes and a trace's; 0 =
+    /// as the thread that makes them. CPUs that the process may not use are left out; none left = refused. Set before `init`.
     /// What the system refuses makes rte_engine_start (run, the first tick) fail with RTE_ERR_UNAVAILABLE. The caller's own
     /// thread is left as it is: rte_engine_run, tick and step without threads lanes refuse it. Linux; elsewhere UNAVAILABLE.
     uint64_t cpu_mask;
-    /// 0 = as it is, 1..99 = SCHED_FIFO, of the threads that a tick waits for: all that cpu_mask is of but ENCODE's, which
-    /// are SCHED_OTHER: no encode stands before a step. Set and refused as cpu_mask is.
+    /// 0 = as it is, 1..99 = SCHED_FIFO, of the threads that a tick waits for: all that cpu_mask is of but ENCODE's and a
+    /// trace's, which are SCHED_OTHER: neither stands before a step. Set and refused as cpu_mask is.
     uint32_t priority;
     /// RTE_PREFAULT.
     uint32_t flags;
@@ -728,7 +728,22 @@ typedef struct rte_engine_options {
     /// Before a grid point (not with a clock of your own), or a fence of threads or CUDA lanes: spin at most this long, the
     /// rest asleep; 0 = never spin.
     uint64_t spin_ns;
-    /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
+    /// NULL = none. A file that is made, or emptied: what happens, tick by tick, as JSON for https://ui.perfetto.dev and
+    /// chrome://tracing: an array of events, one a line. Times (`ts`, `dur`) are microseconds of the engine's clock, in
+    /// rte_engine_replay those of the replay. Tracks: "ticks", with missed deadlines, failed calls and rows, and the death;
+    /// each lane's batches, with ENCODE's a track each ("ENCODE 1" and so on with encode_lanes > 1), from their begin to
+    /// their end (on streams: from when the lane was free for them; with a clock of your own: from their submission until
+    /// the engine saw their end), with `rows`, the tick of their submission and `work_ns`, which is what lane_ns in info is
+    /// of; and each session's life, from the tick that took it in to the one that let it go, in it "pending", "encoding",
+    /// "held", "paused", "quarantined" where it does not step, and "dropped" chunks. The last event, "end", says what info
+    /// says, and how many facts were left out.
+    ///
+    /// The tick writes plain facts into a ring of two and a half megabytes; a thread of the trace's own writes the file, some
+    /// hundredths of a second later. What comes faster than that, or than the disk, is left out, counted and said ("left
+    /// out"); ticks and batches are left out first. Whole after the stop, which waits for it to be written. What a process
+    /// has left that ended in the middle is an array without its end: both viewers open it. An error of the disk cuts the
+    /// trace off and is logged at the stop. A file that cannot be made makes rte_engine_new fail with RTE_ERR_ARGUMENT. Not
+    /// with `model.serve`. Copied.
     const char *trace_path;
     /// NULL = none. A file that is made, or emptied: what rte_engine_replay reads. Written by the engine's thread, a
     /// megabyte at a time; complete after the stop. The way to report a bug. Copied.

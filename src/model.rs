@@ -84,16 +84,7 @@ impl Manifest {
 
     /// What a stage number stands for.
     pub fn stage_name(&self, stage: u32) -> &str {
-        match stage {
-            hook::SEED => "seed",
-            hook::DETACH => "detach",
-            hook::READY => "ready",
-            hook::FINALIZE => "finalize",
-            hook::INIT => "init",
-            hook::ON_OUTPUT => "on_output",
-            hook::SERVE => "serve",
-            _ => self.stages.get(stage as usize).map_or("none", |stage| &stage.name),
-        }
+        hook::name(stage).unwrap_or_else(|| self.stages.get(stage as usize).map_or("none", |stage| &stage.name))
     }
 }
 

@@ -119,6 +119,10 @@ impl Queue {
     pub const ENCODES: usize = 8;
     /// How many there are at most.
     pub const COUNT: usize = 2 + Queue::ENCODES;
+    /// The queue of HOT.
+    pub const HOT: Queue = Queue(0);
+    /// The queue of DEFERRED.
+    pub const DEFERRED: Queue = Queue(1);
     /// The first ENCODE queue.
     pub const ENCODE: Queue = Queue(2);
 
@@ -210,4 +214,18 @@ pub mod hook {
     pub const ON_OUTPUT: u32 = 0xffff_fffa;
     pub const SERVE: u32 = 0xffff_fff9;
     pub const NONE: u32 = 0xffff_fff0;
+
+    /// What such a number stands for.
+    pub fn name(stage: u32) -> Option<&'static str> {
+        Some(match stage {
+            SEED => "seed",
+            DETACH => "detach",
+            READY => "ready",
+            FINALIZE => "finalize",
+            INIT => "init",
+            ON_OUTPUT => "on_output",
+            SERVE => "serve",
+            _ => return None,
+        })
+    }
 }

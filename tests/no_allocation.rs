@@ -3,7 +3,7 @@
 mod driver;
 mod process;
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use driver::*;
@@ -77,7 +77,7 @@ fn session_info(host: &Host, session: u64) -> rte_session_info {
     info
 }
 
-fn check(pipeline: u32, flags: u32) {
+fn check(pipeline: u32, flags: u32, trace: Option<&CStr>) {
     RELEASED.store(0, Relaxed);
     let stages = [stage(RTE_HOT, nothing), stage(RTE_DEFERRED, write_all), stage(RTE_ENCODE, nothing)];
     let keys = [
@@ -87,7 +87,8 @@ fn check(pipeline: u32, flags: u32) {
         rte_key { flags: RTE_KEY_HEAVY, ..zeroed() },
     ];
     let model = rte_model { keys: keys.as_ptr(), key_count: 4, flags, ..model(&stages, ROWS, 4096) };
-    let host = Host::new(&model, &rte_engine_options { pipeline, ..options() });
+    let trace_path = trace.map_or(std::ptr::null(), CStr::as_ptr);
+    let host = Host::new(&model, &rte_engine_options { pipeline, trace_path, ..options() });
     for session in 0..u64::from(ROWS) {
         assert_eq!(host.push(message(RTE_ATTACH, session), &[value(PROMPT, b"a castle")]), 0);
     }
@@ -144,8 +145,14 @@ fn ten_thousand_steady_ticks_with_pushes_and_pops_allocate_nothing() {
         assert_eq!(check_silence(RTE_LOG_INFO), (0, 0));
         let (_, lines) = check_silence(RTE_LOG_DEBUG);
         assert!(lines > 0 && lines < 100, "{lines} lines");
-        check(RTE_PIPELINE_ON, 0);
-        check(RTE_PIPELINE_OFF, 0);
-        check(RTE_PIPELINE_ON, RTE_MODEL_DENSE);
+        check(RTE_PIPELINE_ON, 0, None);
+        check(RTE_PIPELINE_OFF, 0, None);
+        check(RTE_PIPELINE_ON, RTE_MODEL_DENSE, None);
+        // Nor does the thread that writes a trace of them.
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/no_allocation.json");
+        let path = std::ffi::CString::new(path).unwrap();
+        check(RTE_PIPELINE_ON, 0, Some(&path));
+        let size = std::fs::metadata(path.to_str().unwrap()).unwrap().len();
+        assert!(size > 2_000_000, "of ten thousand ticks {size} bytes");
     });
 }

@@ -232,8 +232,8 @@ impl Host {
             22 => options.priority = bytes.number() as u32,
             23 => options.flags = bytes.number() as u32,
             24 => options.stall_ns = bytes.number(),
-            25 => options.trace_path = name(bytes),
-            // A file that cannot be made: others would be.
+            // Files that cannot be made: others would be.
+            25 => options.trace_path = if bytes.is_rare() { c"/nowhere/trace".as_ptr() } else { null() },
             26 => options.record_path = if bytes.is_rare() { c"/nowhere/record".as_ptr() } else { null() },
             // Named here, in place when all are.
             27 => options.backend = some(bytes, &raw const self.backend).unwrap_or(null()),
@@ -348,7 +348,7 @@ impl Host {
             ),
             ("bytes", has_options && (options.message_bytes > 64 << 20 || options.inbox_bytes > 512 << 20)),
             (
-                "a trace, or a record that cannot be made",
+                "a trace or a record that cannot be made",
                 has_options && !(options.trace_path.is_null() && options.record_path.is_null()),
             ),
             ("a clock without a function", has_clock && (self.clock.now.is_none() || self.clock.sleep_until.is_none())),

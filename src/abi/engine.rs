@@ -23,7 +23,7 @@ use crate::lane::{
 use crate::model::Model;
 use crate::queue::{Inbox, LIFE_NOTICES, Outbox, Sizes};
 use crate::record::Writer;
-use crate::telemetry::{Board, Counters, Gauges, Watch};
+use crate::telemetry::{Board, Counters, Gauges, Names, Scribe, Trace, Watch};
 use crate::time::{Threads, Wake};
 use crate::word::{Lane, Status};
 
@@ -156,7 +156,7 @@ pub unsafe fn engine_with(
         let streams = CudaStreams::new(gpu, options.table.streams.map(raw_stream));
         Box::new(StreamLanes::new(target.clone(), Box::new(streams), encodes))
     } else if is_threaded {
-        Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, options.table.spin_ns, threads))
+        Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, options.table.spin_ns, threads.clone()))
     } else {
         Box::new(InlineLanes::new(target.clone()))
     };
@@ -166,6 +166,11 @@ pub unsafe fn engine_with(
         None => no_memory(),
     })?;
     let engine = Engine::new(shared, model.clone(), Body::Cohort(cohort), settings);
+    if let Some(path) = &options.trace_path {
+        let scribe = Scribe::create(path, names(model.manifest(), options.table.encode_lanes));
+        let failed = |why| Failure::new(Status::ARGUMENT, format!("options.trace_path: {path}: {why}"));
+        engine.trace_to(Trace::new(scribe.map_err(failed)?, threads), options.table.clock.is_null());
+    }
     if let Some(path) = &options.record_path {
         let writer = Writer::create(path, &engine.facts());
         engine.record(
@@ -186,6 +191,7 @@ fn check_together(manifest: &crate::model::Manifest, options: &Options) -> Resul
         table if serves && table.lanes > RTE_LANES_INLINE => wrong(format!("lanes: {}", table.lanes)),
         table if serves && table.pipeline == RTE_PIPELINE_ON => wrong("pipeline: RTE_PIPELINE_ON".to_string()),
         table if serves && !table.record_path.is_null() => wrong("record_path: set".to_string()),
+        table if serves && !table.trace_path.is_null() => wrong("trace_path: set".to_string()),
         _ => Ok(()),
     }
 }
@@ -201,6 +207,18 @@ fn check_outputs(manifest: &crate::model::Manifest, lanes: u32) -> Result<(), Fa
         RTE_LANES_HOST if manifest.owns_outputs => Ok(()),
         RTE_LANES_HOST => no("without RTE_MODEL_OWN_OUTPUT: the memory of options.backend's device is yours"),
         _ => no("the lanes have no device"),
+    }
+}
+
+/// What its trace shows, by name.
+fn names(manifest: &crate::model::Manifest, encode_lanes: u32) -> Names {
+    let encodes = if manifest.has(Lane::Encode) || manifest.seeds_aside { encode_lanes.max(1) } else { 0 };
+    Names {
+        model: manifest.name.clone(),
+        stages: manifest.stages.iter().map(|stage| stage.name.clone()).collect(),
+        rows: manifest.max_sessions,
+        has_deferred: manifest.has(Lane::Deferred),
+        encodes: encodes as usize,
     }
 }
 

@@ -182,13 +182,13 @@ pub struct rte_engine_options {
     /// Of rte_engine_start's thread, and with the lane behind it of those of threads lanes; NULL = "rte". Copied; systems
     /// show the first 15 bytes.
     pub thread_name: *const c_char,
-    /// Bit c: CPU c. Of all the threads that the engine makes: rte_engine_start's and those of threads lanes; 0 = as the
-    /// thread that makes them. CPUs that the process may not use are left out; none left = refused. Set before `init`.
+    /// Bit c: CPU c. Of all the threads that the engine makes: rte_engine_start's, those of threads lanes and a trace's; 0 =
+    /// as the thread that makes them. CPUs that the process may not use are left out; none left = refused. Set before `init`.
     /// What the system refuses makes rte_engine_start (run, the first tick) fail with RTE_ERR_UNAVAILABLE. The caller's own
     /// thread is left as it is: rte_engine_run, tick and step without threads lanes refuse it. Linux; elsewhere UNAVAILABLE.
     pub cpu_mask: u64,
-    /// 0 = as it is, 1..99 = SCHED_FIFO, of the threads that a tick waits for: all that cpu_mask is of but ENCODE's, which
-    /// are SCHED_OTHER: no encode stands before a step. Set and refused as cpu_mask is.
+    /// 0 = as it is, 1..99 = SCHED_FIFO, of the threads that a tick waits for: all that cpu_mask is of but ENCODE's and a
+    /// trace's, which are SCHED_OTHER: neither stands before a step. Set and refused as cpu_mask is.
     pub priority: u32,
     /// RTE_PREFAULT.
     pub flags: u32,
@@ -197,7 +197,22 @@ pub struct rte_engine_options {
     /// Before a grid point (not with a clock of your own), or a fence of threads or CUDA lanes: spin at most this long, the
     /// rest asleep; 0 = never spin.
     pub spin_ns: u64,
-    /// NULL = none. A Perfetto trace: UNAVAILABLE in this version.
+    /// NULL = none. A file that is made, or emptied: what happens, tick by tick, as JSON for https://ui.perfetto.dev and
+    /// chrome://tracing: an array of events, one a line. Times (`ts`, `dur`) are microseconds of the engine's clock, in
+    /// rte_engine_replay those of the replay. Tracks: "ticks", with missed deadlines, failed calls and rows, and the death;
+    /// each lane's batches, with ENCODE's a track each ("ENCODE 1" and so on with encode_lanes > 1), from their begin to
+    /// their end (on streams: from when the lane was free for them; with a clock of your own: from their submission until
+    /// the engine saw their end), with `rows`, the tick of their submission and `work_ns`, which is what lane_ns in info is
+    /// of; and each session's life, from the tick that took it in to the one that let it go, in it "pending", "encoding",
+    /// "held", "paused", "quarantined" where it does not step, and "dropped" chunks. The last event, "end", says what info
+    /// says, and how many facts were left out.
+    ///
+    /// The tick writes plain facts into a ring of two and a half megabytes; a thread of the trace's own writes the file, some
+    /// hundredths of a second later. What comes faster than that, or than the disk, is left out, counted and said ("left
+    /// out"); ticks and batches are left out first. Whole after the stop, which waits for it to be written. What a process
+    /// has left that ended in the middle is an array without its end: both viewers open it. An error of the disk cuts the
+    /// trace off and is logged at the stop. A file that cannot be made makes rte_engine_new fail with RTE_ERR_ARGUMENT. Not
+    /// with `model.serve`. Copied.
     pub trace_path: *const c_char,
     /// NULL = none. A file that is made, or emptied: what rte_engine_replay reads. Written by the engine's thread, a
     /// megabyte at a time; complete after the stop. The way to report a bug. Copied.
@@ -216,6 +231,7 @@ pub(super) struct Options {
     pub held: usize,
     pub thread_name: Box<str>,
     pub record_path: Option<Box<str>>,
+    pub trace_path: Option<Box<str>>,
 }
 
 fn wrong(message: String) -> Failure {
@@ -252,6 +268,8 @@ pub(super) unsafe fn read(options: *const rte_engine_options) -> Result<Options,
     let thread_name = unsafe { descriptor::text(table.thread_name) };
     // SAFETY: the caller's promise.
     let record_path = (!table.record_path.is_null()).then(|| unsafe { descriptor::text(table.record_path) });
+    // SAFETY: the caller's promise.
+    let trace_path = (!table.trace_path.is_null()).then(|| unsafe { descriptor::text(table.trace_path) });
     let messages = number("inbox_capacity", table.inbox_capacity.into(), 1024, 65_536)?.max(8).next_power_of_two();
     Ok(Options {
         table,
@@ -274,6 +292,7 @@ pub(super) unsafe fn read(options: *const rte_engine_options) -> Result<Options,
         held: number("held_max", table.held_max.into(), 2, 4096)? as usize,
         thread_name: if thread_name.is_empty() { "rte".into() } else { thread_name },
         record_path,
+        trace_path,
     })
 }
 
@@ -319,8 +338,7 @@ fn check_choices(table: &rte_engine_options) -> Result<(), Failure> {
 fn check_later(table: &rte_engine_options) -> Result<(), Failure> {
     // No call for these is known on other systems.
     later(cfg!(not(target_os = "linux")) && table.cpu_mask != 0, &format!("cpu_mask: {:#x}", table.cpu_mask))?;
-    later(cfg!(not(target_os = "linux")) && table.priority != 0, &format!("priority: {}", table.priority))?;
-    later(!table.trace_path.is_null(), "trace_path")
+    later(cfg!(not(target_os = "linux")) && table.priority != 0, &format!("priority: {}", table.priority))
 }
 
 /// # Safety

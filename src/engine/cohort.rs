@@ -14,6 +14,7 @@ use super::flight::{Errand, Flight, Home, Slot};
 use super::herald::Herald;
 use super::shared::Shared;
 use super::silence::Silence;
+use super::tracing::Tracing;
 use crate::batch::{Batch, Seat, Shape};
 use crate::conditioning::{Seen, Store, Table, View, empty_table};
 use crate::lane::{Calls, Equipment, Fence, InlineLanes, Lanes, Target, Work};
@@ -138,6 +139,8 @@ pub struct Cohort {
     pub(super) silence: Option<Box<Silence>>,
     /// What it is told goes to a record, or comes from one.
     tape: Option<Arc<Tape>>,
+    /// What happens goes to a trace.
+    pub(super) tracing: Option<Box<Tracing>>,
 }
 
 impl Cohort {
@@ -199,6 +202,7 @@ impl Cohort {
             is_gated: false,
             silence: shared.log.wants(Level::Debug).then(|| Box::new(Silence::new(max))),
             tape: None,
+            tracing: None,
             has_deferred: manifest.has(Lane::Deferred),
             has_encode: manifest.has(Lane::Encode),
             shared,
@@ -254,6 +258,7 @@ impl Cohort {
     fn turn(&mut self, due: Option<&[u64]>, until: Nanos) -> Result<Progress, Fault> {
         if self.phase == Phase::Begin {
             self.now = self.time();
+            self.trace_begin();
             self.drain(); // 1: admission.rs
             self.take_due(due);
             self.resolve(); // 2: below, and in encode.rs
@@ -366,6 +371,7 @@ impl Cohort {
         let counters = &self.shared.counters;
         counters.tick.record(self.shared.clock.now().saturating_sub(self.now));
         counters.ticks.store(self.tick, Relaxed);
+        self.trace_end();
     }
 
     /// What the next tick would have to do.
@@ -419,6 +425,7 @@ impl Cohort {
 
     /// Makes the lanes' streams and calls the model's `init`. On the engine's thread, before the first tick.
     pub fn open(&mut self) -> Result<(), Fault> {
+        self.start_trace()?;
         let streams = self.lanes.open()?;
         let (watch, model) = (self.target.watch.clone(), &self.model);
         let result = watch.during(None, hook::INIT, 0, real_now(), || model.init(streams));
@@ -623,6 +630,7 @@ impl Cohort {
             format!("tick {}: stage {name} failed with status {}", self.tick, fault.status)
         });
         self.herald.tick_failed(fault, row, self.tick);
+        self.trace_fault(fault, row, true);
         Counters::add(&self.shared.counters.failed_ticks, 1);
     }
 
@@ -636,7 +644,9 @@ impl Cohort {
         let mut from = 0;
         while let Some(row) = self.arena.news.next(from) {
             from = row.0 + 1;
-            self.shared.board.write(row, self.entry(row).as_ref());
+            let entry = self.entry(row);
+            self.shared.board.write(row, entry.as_ref());
+            self.trace_row(row, entry.as_ref());
         }
         self.arena.news.clear();
         let (arena, gauges) = (&self.arena, &self.shared.gauges);

@@ -82,6 +82,7 @@ impl Cohort {
             format!("session {session} failed in stage {name} with status {}: quarantined", fault.status)
         });
         self.tell(row, Event::RowFailed(fault), tag);
+        self.trace_fault(fault, row, false);
     }
 
     /// Quarantines the rows that the last verdict left in `self.bad`.

@@ -20,7 +20,7 @@ use crate::model::{Model, RawEngine};
 use crate::output::{Event, Notice};
 use crate::queue::Popped;
 use crate::record::{Reader, Tape, Writer};
-use crate::telemetry::Level;
+use crate::telemetry::{Level, Trace};
 use crate::time::{Duty, Wake, real_now};
 use crate::word::{Fault, Nanos, Session, Status, hook};
 
@@ -328,6 +328,8 @@ impl Engine {
                 self.die(fault);
                 let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
             }
+            // It may wait for the disk: who waits for the engine has heard of a death.
+            driver.cohort.iter_mut().for_each(|cohort| cohort.end_trace(result.err()));
             self.end(driver, until)
         })
     }
@@ -422,6 +424,14 @@ impl Engine {
     /// What a record says that it is of, and another engine has to be like.
     pub fn facts(&self) -> String {
         facts(self.model.manifest(), &self.settings)
+    }
+
+    /// From now on what happens in it is told to `trace`; `is_real`: its clock is the machine's. Before it is driven, and
+    /// before [`Engine::record`].
+    pub fn trace_to(&self, trace: Trace, is_real: bool) {
+        if let Some(cohort) = &mut self.driver.lock().cohort {
+            cohort.trace_to(trace, is_real);
+        }
     }
 
     /// From now on what it is told goes to `writer`. Before it is driven.

@@ -20,6 +20,7 @@ mod shared;
 mod shutdown;
 mod silence;
 mod step;
+mod tracing;
 
 pub use cohort::{Cohort, Outlook, Plan, Progress};
 pub use drive::Settings;

@@ -9,12 +9,14 @@ mod inline;
 mod mark;
 mod streams;
 mod threads;
+mod traced;
 
 pub use cuda::{Choice, CudaStreams, Gpu, InContext, NoGpu, OnDevice, PageLocked};
 pub use inline::InlineLanes;
 pub use mark::{Events, Mark, Releases};
 pub use streams::{StreamLanes, Streams};
 pub use threads::{Bell, ThreadLanes};
+pub use traced::TracedLanes;
 
 use std::sync::{Arc, OnceLock};
 

@@ -5,7 +5,6 @@ static void release(void *user) { ++*(int *)user; }
 
 static void engines(void)
 {
-    REFUSED("a trace", RTE_ERR_UNAVAILABLE, "options.trace_path", k.options.trace_path = "trace");
     REFUSED("outputs on a device", RTE_ERR_UNAVAILABLE, "model.flags: RTE_MODEL_DEVICE_OUTPUT, but the lanes have no device", k.model.flags = RTE_MODEL_DEVICE_OUTPUT);
 }
 

@@ -100,6 +100,7 @@ static void loops(void)
             kit_serve(&k), k.keys[0].merge = RTE_MERGE_OR, k.keys[0].size = 4);
     REFUSED("a loop on threads lanes", RTE_ERR_ARGUMENT, "options.lanes: 2, but the model has serve", kit_serve(&k), k.options.lanes = RTE_LANES_THREADS);
     REFUSED("a loop on lanes of the host's", RTE_ERR_ARGUMENT, "options.lanes: 4, but the model has serve", kit_serve(&k), kit_use_backend(&k));
+    REFUSED("a loop with a trace", RTE_ERR_ARGUMENT, "options.trace_path: set, but the model has serve", kit_serve(&k), k.options.trace_path = "trace");
     REFUSED("a loop with a pipeline", RTE_ERR_ARGUMENT, "options.pipeline: RTE_PIPELINE_ON, but the model has serve",
             kit_serve(&k), k.options.pipeline = RTE_PIPELINE_ON);
 }

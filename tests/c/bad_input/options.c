@@ -11,6 +11,7 @@ static void choices(void)
     REFUSED("nine encode lanes", RTE_ERR_ARGUMENT, "options.encode_lanes: 9 ", k.options.encode_lanes = 9);
     REFUSED("a priority that is none", RTE_ERR_ARGUMENT, "options.priority: 100 ", k.options.priority = 100);
     REFUSED("an unknown flag of options", RTE_ERR_ARGUMENT, "options.flags: 0x6 has unknown bits 0x6", k.options.flags = 6);
+    REFUSED("a trace that cannot be made", RTE_ERR_ARGUMENT, "options.trace_path: /nowhere/at/all: No such file", k.options.trace_path = "/nowhere/at/all");
     ACCEPTED("one encode lane", k.options.encode_lanes = 1);
     REFUSED("two encodes at once where nothing overlaps", RTE_ERR_ARGUMENT, "options.encode_lanes: 2", k.options.lanes = RTE_LANES_INLINE, k.options.encode_lanes = 2);
     REFUSED("two encodes at once on one stream", RTE_ERR_ARGUMENT, "options.encode_lanes: 2", kit_use_backend(&k), k.options.encode_lanes = 2,
