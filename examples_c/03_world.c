@@ -6,9 +6,10 @@
  *
  * A prompt changes one land; its session sits out until the new one is made, and nobody else waits for it. Then what was seen is
  * held against the same sessions flown alone, and a viewer who looks away for half a second is back in the present at once.
- * Everything is counted in ticks: late ticks and missed deadlines are printed, and nothing depends on them.
+ * Everything is counted in ticks: late ticks and missed deadlines are printed, and nothing depends on them. TRACE.json shows them,
+ * and the long encode beside them: open it in Perfetto, or make a picture of it with timeline.py.
  *
- *     make bin/03_world && ./bin/03_world [TICKS [FILE.png]]
+ *     make bin/03_world && ./bin/03_world [TICKS [FILE.png [TRACE.json]]]
  *
  * Ends with "ok: ..." and 0, with 1 when a check failed. Fewer than 200 ticks fly over a coarser land, for the very patient tools. */
 #define _POSIX_C_SOURCE 200809L
@@ -421,11 +422,11 @@ static void report(const show *s)
            (double)info.lane_ns_p50[RTE_DEFERRED] / 1e6 / PLAYERS);
 }
 
-static void together(show *s, int side, uint64_t prompt_at)
+static void together(show *s, int side, uint64_t prompt_at, const char *trace)
 {
     /* So deep that no check here depends on when this thread is scheduled. A live viewer wants 1 to 4. */
     const rte_engine_options options = {.struct_size = sizeof options, .lanes = RTE_LANES_THREADS, .log = rte_log_stderr,
-                                        .outbox_depth = (uint32_t)s->ticks, .outbox_policy = RTE_DROP_NEWEST};
+                                        .outbox_depth = (uint32_t)s->ticks, .outbox_policy = RTE_DROP_NEWEST, .trace_path = trace};
     world      *w      = world_begin(PLAYERS, side, &options);
     rte_engine *engine = s->engine = w->engine;
     driver      d = {.engine = engine, .ticks = s->ticks, .prompt_at = prompt_at};
@@ -582,7 +583,7 @@ int main(int argc, char **argv)
         s.viewer[i].most  = i == CHANGING ? 8 * s.ticks : s.ticks; /* however late the prompt is */
         s.viewer[i].frame = allocate(s.viewer[i].most + 1, sizeof(frame));
     }
-    together(&s, side, prompt_at);
+    together(&s, side, prompt_at, argc > 3 ? argv[3] : NULL);
     alone(&s.viewer[CHANGING], CHANGING, side, prompt_at);
     alone(&s.viewer[CHANGING + 1], CHANGING + 1, side, prompt_at);
     look_away(side);

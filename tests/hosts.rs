@@ -1,10 +1,12 @@
 //! Whole programs of users: they compile without a warning, and those that this version can serve run to a clean end.
 
 mod support;
+mod trace_file;
 
 use std::path::Path;
 
-use support::{Build, Watch, scratch};
+use support::{Build, Watch, root, scratch};
+use trace_file::TraceFile;
 
 const C: &str = "c99";
 const CPP: &str = "c++17";
@@ -51,14 +53,33 @@ fn a_game_loop() {
 }
 
 /// The example, for as few ticks as it takes. It checks what it shows: no bystander loses a picture to another's prompt, and
-/// two of the sessions are bit for bit the same alone.
+/// two of the sessions are bit for bit the same alone. Its trace shows one encode, of the session that sits out for it.
 #[test]
 fn a_world() {
     let folder = scratch("world");
     for watch in Watch::ALL {
         let source = Path::new("examples_c/03_world.c");
-        let Some(finished) = watch.build_and_run_with(source, C, &folder, &["20", "world.png"]) else { continue };
+        let Some(finished) = watch.build_and_run_with(source, C, &folder, &["20", "world.png", "world.json"]) else {
+            continue;
+        };
         finished.expect_success().expect("must say what it did", |it| it.output.contains("\nok: 8 players, "));
+        let folder = folder.join(watch.folder());
+        let trace = TraceFile::read(&folder.join("world.json"));
+        let (encoding, changing) = (trace.doing("encoding"), trace.doing("session 2"));
+        assert!(encoding.len() == 1 && changing.len() == 1 && encoding[0].id == changing[0].id, "{encoding:?}");
+        let encodes = trace.slices("ENCODE").into_iter().filter(|slice| slice.name == "ENCODE").count();
+        assert_eq!((encodes, trace.instants("dropped").len()), (1, 0));
+        let ticks = trace.slices("ticks");
+        // Until all are seeded nobody steps; then all do, but one for a while.
+        let stepped = ticks.iter().map(|tick| tick.number("stepped"));
+        assert!(stepped.skip_while(|stepped| *stepped == 0).all(|stepped| stepped >= 7));
+        let picture = folder.join("timeline.png");
+        let mut python = std::process::Command::new("python3");
+        python.arg(root().join("examples_c/timeline.py")).args([&folder.join("world.json"), &picture]);
+        assert!(python.status().unwrap().success());
+        let bytes = std::fs::read(&picture).unwrap();
+        let size = [16, 20].map(|at| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()));
+        assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n") && size[0] == 1640 && size[1] > 700, "{size:?}");
     }
 }
 

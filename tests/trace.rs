@@ -37,6 +37,7 @@ struct World {
     is_shut: Mutex<bool>,
     opened: Condvar,
     encodes_begun: AtomicU64,
+    encodes_ended: AtomicU64,
     /// The time of a clock that passes in steps and sleeps alone.
     now: AtomicU64,
     /// How long the step of a tick takes by that clock.
@@ -119,6 +120,7 @@ unsafe extern "C-unwind" fn encode(user: *mut c_void, batch: *mut rte_batch, _: 
         {
             World::of(user).pass();
         }
+        World::of(user).encodes_ended.fetch_add(1, SeqCst);
         outcome(World::of(user), &*batch, 2)
     }
 }
@@ -138,6 +140,17 @@ unsafe extern "C-unwind" fn now(user: *mut c_void) -> u64 {
 
 unsafe extern "C-unwind" fn sleep_until(user: *mut c_void, at: u64) {
     World::of(user).now.fetch_max(at, SeqCst);
+}
+
+/// The clock of the world.
+fn clock_of(user: *mut c_void) -> rte_clock {
+    rte_clock {
+        struct_size: size_of::<rte_clock>() as u32,
+        user,
+        now: Some(now),
+        sleep_until: Some(sleep_until),
+        ..zeroed()
+    }
 }
 
 /// An event is seen to have passed when it is asked for the fourth time, or waited for.
@@ -286,55 +299,121 @@ fn on_all_kinds_of_lanes_it_is_what_viewers_ask_for_and_says_what_the_engine_cou
     }
 }
 
-#[test]
-fn a_slow_encode_is_seen_beside_the_ticks_of_those_who_do_not_wait_for_it() {
-    const BESIDE: usize = 20;
-    let path = file("slow.json");
+const BESIDE: usize = 20;
+
+fn wait_for(count: &AtomicU64, least: u64) {
+    let begin = Instant::now();
+    while count.load(SeqCst) < least {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it hangs");
+        std::thread::yield_now();
+    }
+}
+
+/// Two encodes that last while others step so often. `is_virtual`: 16 ms of the host's clock pass before each tick.
+fn slow_encodes(name: &str, is_virtual: bool) -> (PathBuf, rte_engine_info) {
+    let path = file(name);
     let world = World::default();
-    // Seeded elsewhere: a context is no encode.
-    let host = engine(&world, Some(&path), |_, options| (options.lanes, options.encode_lanes) = (RTE_LANES_THREADS, 2));
+    let user = std::ptr::from_ref(&world).cast_mut().cast();
+    let clock = clock_of(user);
+    let host = engine(&world, Some(&path), |_, options| {
+        (options.lanes, options.encode_lanes) = (RTE_LANES_THREADS, 2);
+        options.clock = if is_virtual { &clock } else { std::ptr::null() };
+    });
+    let tick = || {
+        world.now.fetch_add(16_000_000, SeqCst);
+        assert_eq!(host.tick(), 0);
+        host.pop_all(|_| {});
+    };
     attach(&host, 0..6);
     let _opener = Opener(&world);
-    assert_eq!((host.tick(), host.tick()), (0, 0));
+    (0..4).for_each(|_| tick());
     *world.is_shut.lock().unwrap() = true;
     for begun in [1, 2] {
         prompt(&host, SLOW + begun - 1, b"a volcano");
-        let begin = Instant::now();
-        while world.encodes_begun.load(SeqCst) < begun && begin.elapsed() < Duration::from_secs(60) {
-            assert_eq!(host.tick(), 0);
-        }
+        tick();
+        wait_for(&world.encodes_begun, begun);
     }
-    (0..BESIDE).for_each(|_| assert_eq!(host.tick(), 0));
+    (0..BESIDE).for_each(|_| tick());
     world.open();
+    wait_for(&world.encodes_ended, 2);
     while host.info().encoding > 0 {
-        assert_eq!(host.tick(), 0);
+        std::thread::sleep(Duration::from_millis(1));
+        tick();
     }
-    host.pop_all(|_| {});
+    (0..4).for_each(|_| tick());
     stop(&host);
+    (path, host.info())
+}
+
+#[test]
+fn a_slow_encode_is_seen_beside_the_ticks_of_those_who_do_not_wait_for_it() {
+    let (path, info) = slow_encodes("slow.json", false);
     let trace = TraceFile::read(&path);
-    trace.agrees_with(&host.info());
+    trace.agrees_with(&info);
     assert_eq!(trace.tracks(), ["DEFERRED", "ENCODE 1", "ENCODE 2", "HOT", "sessions", "ticks"]);
-    let ticks = trace.slices("ticks");
+    let (ticks, hots) = (trace.slices("ticks"), trace.slices("HOT"));
     for (track, session) in [("ENCODE 1", SLOW), ("ENCODE 2", SLOW + 1)] {
         let encodes = trace.slices(track);
         assert_eq!(encodes.len(), 1, "a track each");
-        let beside: Vec<&&Event> = ticks.iter().filter(|tick| encodes[0].covers(tick)).collect();
+        let encode = encodes[0];
+        let beside: Vec<&&Event> = ticks.iter().filter(|tick| encode.covers(tick)).collect();
         assert!(beside.len() >= BESIDE, "{track}: beside {} ticks", beside.len());
         assert!(beside.iter().all(|tick| tick.number("stepped") >= 4));
-        assert_eq!(
-            (encodes[0].number("rows"), encodes[0].args["first_session"].as_str()),
-            (1, Some(&*session.to_string()))
-        );
-        let hot = trace.slices("HOT");
-        assert!(hot.iter().filter(|batch| encodes[0].covers(batch)).all(|batch| batch.number("rows") >= 4));
+        assert!(hots.iter().filter(|batch| encode.covers(batch)).all(|batch| batch.number("rows") >= 4));
+        assert_eq!((encode.number("rows"), encode.args["first_session"].as_str()), (1, Some(&*session.to_string())));
         // On its session's track it sits out from the tick that has started it to the one that has applied it.
         let life = trace.doing(&format!("session {session}")).remove(0);
         let out = trace.doing("encoding").into_iter().find(|out| out.id == life.id).unwrap();
-        let begin = encodes[0].number("tick") as usize;
+        let begin = encode.number("tick") as usize;
         assert!(out.begin == ticks[begin].at && life.begin <= out.begin && out.end <= life.end);
-        assert!(ticks.iter().any(|tick| tick.at == out.end && encodes[0].end() <= tick.end()));
+        assert!(ticks.iter().any(|tick| tick.at == out.end && encode.end() <= tick.end()));
     }
     assert_eq!(trace.doing("encoding").len(), 2, "nobody else sits out");
+}
+
+/// What `examples_c/timeline.py` makes of a trace, and `trace_file/picture.py` sees in that.
+fn picture(trace: &Path) -> String {
+    let picture = trace.with_extension("png");
+    let python = |script: &str, arguments: &[&Path]| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+        let output = std::process::Command::new("python3").arg(script).args(arguments).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = python("examples_c/timeline.py", &[trace, &picture]);
+    let seen = python("tests/trace_file/picture.py", &[&picture]);
+    let size = said.trim_end().rsplit(": ").next().unwrap().to_string();
+    assert!(seen.starts_with(&format!("{size}: ")), "{said}, but {seen}");
+    seen
+}
+
+#[test]
+fn in_a_picture_of_it_a_slow_encode_is_as_long_as_the_ticks_beside_it() {
+    let (path, _) = slow_encodes("slow_virtual.json", true);
+    let seen = picture(&path);
+    let number = |name: &str| -> usize {
+        let mut words = seen.split_whitespace().skip_while(|word| *word != name);
+        words.nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{name}: {seen}"))
+    };
+    println!("{seen}");
+    assert!(number("encode") > 500, "{seen}");
+    for what in ["ticks", "hot", "deferred", "steps"] {
+        assert!(number(what) >= BESIDE, "{what} beside it: {seen}");
+    }
+    // Whatever is in a trace has a picture.
+    let world = World { fails: true, ..World::default() };
+    let path = file("anything.json");
+    let host = engine(&world, Some(&path), |_, options| options.outbox_depth = 1);
+    live(&host, 300);
+    drop(host);
+    assert!(picture(&path).contains(" x "));
+    // One of nobody, and one that was cut off.
+    let (nobody, cut) = (file("nobody.json"), file("cut_here.json"));
+    drop(engine(&World::default(), Some(&nobody), |_, _| {}));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    std::fs::write(&cut, lines[..lines.len() / 2].join("\n")).unwrap();
+    assert!(picture(&nobody).contains(" x ") && picture(&cut).contains(" x "));
 }
 
 #[test]
@@ -388,13 +467,7 @@ fn in_the_time_of_the_hosts_clock_it_says_that_time() {
     let world = World { step: Some(|tick| if tick == TICKS { 1 << 40 } else { uneven(tick) }), ..World::default() };
     world.now.store(5_000_000_000, SeqCst);
     let user = std::ptr::from_ref(&world).cast_mut().cast();
-    let clock = rte_clock {
-        struct_size: size_of::<rte_clock>() as u32,
-        user,
-        now: Some(now),
-        sleep_until: Some(sleep_until),
-        ..zeroed()
-    };
+    let clock = clock_of(user);
     let host = engine(&world, Some(&path), |model, options| {
         (model.rate_num, model.rate_den) = (60, 1);
         options.clock = &clock;
@@ -429,13 +502,7 @@ fn it_changes_nothing_of_what_is_recorded_and_a_replay_has_one_of_its_own() {
     let run = |name: &str, trace: Option<&Path>| {
         let world = World { fails: true, step: Some(uneven), ..World::default() };
         let user = std::ptr::from_ref(&world).cast_mut().cast();
-        let clock = rte_clock {
-            struct_size: size_of::<rte_clock>() as u32,
-            user,
-            now: Some(now),
-            sleep_until: Some(sleep_until),
-            ..zeroed()
-        };
+        let clock = clock_of(user);
         let record = c_path(&file(name));
         let host = engine(&world, trace, |_, options| {
             (options.clock, options.record_path) = (&clock, record.as_ptr());

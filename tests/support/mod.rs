@@ -244,6 +244,15 @@ impl Watch {
         self.build_and_run_with(source, standard, folder, &[])
     }
 
+    /// Where a program runs that is watched so, inside the folder that was said.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Watch::Plain => "plain",
+            Watch::Sanitizers => "sanitizers",
+            Watch::Valgrind => "valgrind",
+        }
+    }
+
     /// With arguments. The program runs in a folder of its own.
     #[track_caller]
     pub fn build_and_run_with(
@@ -253,13 +262,13 @@ impl Watch {
         folder: &Path,
         arguments: &[&str],
     ) -> Option<Finished> {
-        let (name, options): (_, &[&str]) = match self {
-            Watch::Plain => ("plain", &["-O1"]),
-            Watch::Sanitizers => ("sanitizers", &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]),
-            Watch::Valgrind if has_tool("valgrind") => ("valgrind", &["-O1"]),
+        let options: &[&str] = match self {
+            Watch::Plain => &["-O1"],
+            Watch::Sanitizers => &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            Watch::Valgrind if has_tool("valgrind") => &["-O1"],
             Watch::Valgrind => return None,
         };
-        let folder = folder.join(name);
+        let folder = folder.join(self.folder());
         std::fs::create_dir_all(&folder).unwrap();
         let program = Build { source, standard, options, folder: &folder }.link();
         let mut command = match self {
