@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::arena::Arena;
 use super::cohort::Cohort;
+use super::shared::Shared;
 use crate::lane::{InlineLanes, TracedLanes};
 use crate::telemetry::{Doing, End, Entry, Fact, Level, Pen, Trace};
 use crate::word::{Fault, Generation, Nanos, Row, hook};
@@ -54,65 +56,26 @@ impl Cohort {
     }
 
     /// A tick begins.
+    #[inline]
     pub(super) fn trace_begin(&mut self) {
-        let Some(tracing) = &mut self.tracing else { return };
-        let (counters, at) = (&self.shared.counters, self.shared.clock.now());
-        let points = counters.missed_deadlines.load(Relaxed) - tracing.missed;
-        let is_late = counters.late_ticks.load(Relaxed) > tracing.late;
-        tracing.missed += points;
-        tracing.late += u64::from(is_late);
-        tracing.tick = Some(Begin { at, is_late });
-        if points > 0 {
-            tracing.pen.say(Fact::Missed { at, points });
+        if let Some(tracing) = &mut self.tracing {
+            tracing.begin(&self.shared);
         }
     }
 
     /// A tick is over.
+    #[inline]
     pub(super) fn trace_end(&mut self) {
-        let Some(tracing) = &mut self.tracing else { return };
-        let (shared, Some(begin)) = (&self.shared, tracing.tick.take()) else { return };
-        let chunks = shared.counters.chunks.load(Relaxed);
-        let all_dropped = shared.outbox.dropped();
-        let (tick, begun, ended) = (self.tick - 1, begin.at, shared.clock.now());
-        let (stepped, is_late, dropped) = (self.cohort.len(), begin.is_late, all_dropped - tracing.dropped);
-        let fact = Fact::Tick { tick, begun, ended, stepped, is_late, chunks: chunks - tracing.chunks, dropped };
-        tracing.pen.say(fact);
-        (tracing.chunks, tracing.dropped) = (chunks, all_dropped);
-        if dropped > 0 {
-            self.trace_drops(ended);
-        }
-    }
-
-    /// Whose chunks were lost, of those that are here.
-    fn trace_drops(&mut self, at: Nanos) {
-        let Some(tracing) = &mut self.tracing else { return };
-        for (row, Told { dropped: told, .. }) in (0..).map(Row).zip(&mut tracing.rows) {
-            let Some(life) = self.arena.life(row) else { continue };
-            let dropped = self.shared.outbox.dropped_of(row);
-            let chunks = dropped - if told.0 == life.generation { told.1 } else { 0 };
-            *told = (life.generation, dropped);
-            if chunks > 0 {
-                tracing.pen.say(Fact::Dropped { at, row, chunks });
-            }
+        if let Some(tracing) = &mut self.tracing {
+            tracing.end(&self.shared, self.tick - 1, self.cohort.len(), &self.arena);
         }
     }
 
     /// What is said anew of `row`.
+    #[inline]
     pub(super) fn trace_row(&mut self, row: Row, entry: Option<&Entry>) {
-        let Some(tracing) = &mut self.tracing else { return };
-        let told = &mut tracing.rows[row.at()];
-        let life = entry.map(|entry| (entry.generation, Doing::of(entry.state, entry.paused)));
-        if told.life == life {
-            return;
-        }
-        let at = tracing.tick.map_or_else(|| self.shared.clock.now(), |begin| begin.at);
-        let is_told = tracing.pen.say(match (entry, life) {
-            (Some(entry), Some((generation, does))) => Fact::Row { at, row, session: entry.session, generation, does },
-            _ => Fact::Free { at, row },
-        });
-        // Else when something is said of it next.
-        if is_told {
-            told.life = life;
+        if let Some(tracing) = &mut self.tracing {
+            tracing.row(&self.shared, row, entry);
         }
     }
 
@@ -153,6 +116,61 @@ impl Cohort {
                 shared.log.say(Level::Warn, line);
             }
             _ => {}
+        }
+    }
+}
+
+impl Tracing {
+    fn begin(&mut self, Shared { counters, clock, .. }: &Shared) {
+        let at = clock.now();
+        let points = counters.missed_deadlines.load(Relaxed) - self.missed;
+        let is_late = counters.late_ticks.load(Relaxed) > self.late;
+        self.missed += points;
+        self.late += u64::from(is_late);
+        self.tick = Some(Begin { at, is_late });
+        if points > 0 {
+            self.pen.say(Fact::Missed { at, points });
+        }
+    }
+
+    fn end(&mut self, shared: &Shared, tick: u64, stepped: u32, arena: &Arena) {
+        let Some(Begin { at: begun, is_late }) = self.tick.take() else { return };
+        let (all_chunks, all_dropped) = (shared.counters.chunks.load(Relaxed), shared.outbox.dropped());
+        let (chunks, dropped, ended) = (all_chunks - self.chunks, all_dropped - self.dropped, shared.clock.now());
+        self.pen.say(Fact::Tick { tick, begun, ended, stepped, is_late, chunks, dropped });
+        (self.chunks, self.dropped) = (all_chunks, all_dropped);
+        if dropped > 0 {
+            self.drops(ended, shared, arena);
+        }
+    }
+
+    /// Whose chunks were lost, of those that are here.
+    fn drops(&mut self, at: Nanos, shared: &Shared, arena: &Arena) {
+        for (row, Told { dropped: told, .. }) in (0..).map(Row).zip(&mut self.rows) {
+            let Some(life) = arena.life(row) else { continue };
+            let dropped = shared.outbox.dropped_of(row);
+            let chunks = dropped - if told.0 == life.generation { told.1 } else { 0 };
+            *told = (life.generation, dropped);
+            if chunks > 0 {
+                self.pen.say(Fact::Dropped { at, row, chunks });
+            }
+        }
+    }
+
+    fn row(&mut self, shared: &Shared, row: Row, entry: Option<&Entry>) {
+        let told = &mut self.rows[row.at()];
+        let life = entry.map(|entry| (entry.generation, Doing::of(entry.state, entry.paused)));
+        if told.life == life {
+            return;
+        }
+        let at = self.tick.map_or_else(|| shared.clock.now(), |begin| begin.at);
+        let is_told = self.pen.say(match (entry, life) {
+            (Some(entry), Some((generation, does))) => Fact::Row { at, row, session: entry.session, generation, does },
+            _ => Fact::Free { at, row },
+        });
+        // Else when something is said of it next.
+        if is_told {
+            told.life = life;
         }
     }
 }

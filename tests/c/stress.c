@@ -176,6 +176,7 @@ static void storm(uint32_t lanes, uint32_t pipeline, uint32_t encode_lanes)
     options.lanes        = lanes;
     options.pipeline     = pipeline;
     options.encode_lanes = encode_lanes;
+    options.trace_path   = pipeline == RTE_PIPELINE_OFF ? "stress.json" : NULL;
     CHECK(rte_reference_model(&model) == RTE_OK);
     model.rate_num = model.rate_den = 0;
     model.max_sessions              = ALL - 4; /* some find no room */
