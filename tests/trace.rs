@@ -291,7 +291,9 @@ fn tells_of_a_random_life(lanes: u32, encode_lanes: u32, policy: u32, fails: boo
     }
     assert_eq!(!trace.instants("row failed").is_empty(), fails);
     let doing = ["encoding", "paused", "held"].map(|name| trace.doing(name).len());
-    assert!(doing[0] > 5 && doing[1] > 20 && (doing[2] > 0) == (policy == RTE_HOLD), "{doing:?}");
+    // How long an encode lasts on threads is the machine's to say.
+    assert!(lanes == RTE_LANES_THREADS || doing[0] > 100 && doing[1] > 20, "{doing:?}");
+    assert_eq!(doing[2] > 0, policy == RTE_HOLD);
     println!("{} events, {} lives, {doing:?}", trace.events.len(), lives.len());
 }
 
