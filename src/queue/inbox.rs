@@ -264,7 +264,7 @@ impl Inbox {
             let skip = if offset + units > self.arena.units { self.arena.units - offset } else { 0 };
             // Acquire: the consumer has finished with the bytes before this position.
             let used = position.wrapping_sub(u64::from(self.arena_head.load(Ordering::Acquire))) & ARENA_MASK;
-            if stamp != ticket || (units > 0 && used + skip + units > self.arena.units) {
+            if stamp != ticket || used + skip + units > self.arena.units {
                 let now = self.tail.load(Ordering::Relaxed);
                 if now == tail {
                     return Err(Refused::Full);
@@ -273,7 +273,7 @@ impl Inbox {
                 tail = now;
                 continue;
             }
-            let (skip, offset) = if units == 0 { (0, 0) } else { (skip, (offset + skip) % self.arena.units) };
+            let offset = (offset + skip) % self.arena.units;
             let end = (position + skip + units) & ARENA_MASK;
             let next = (tail & CLOSED) | ((ticket + 1) & TICKET_MASK) << ARENA_BITS | end;
             // SeqCst: ordered with `close`; whoever gets in is seen by the mark that is read after it.
@@ -355,13 +355,6 @@ impl Inbox {
 
     fn is_whole(&self, ticket: u64) -> bool {
         self.cell(ticket).stamp.load(Ordering::Acquire) == (ticket + 1) & TICKET_MASK
-    }
-}
-
-impl Drop for Inbox {
-    fn drop(&mut self) {
-        let mark = self.mark();
-        while self.pop(mark).is_some() {}
     }
 }
 
@@ -581,6 +574,53 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_used_to_its_last_byte_and_so_is_the_whole() {
+        // 64 KiB: sixteen such messages with their heads, four a session, twelve of them ACTIONs.
+        let inbox = inbox(1024, 4096, 64 << 10);
+        let big = [3u8; 4096 - HEAD];
+        for _ in 0..3 {
+            let push_all =
+                |kind, session| (0..64).take_while(|n| push(&inbox, kind, session, *n, &big).is_ok()).count();
+            assert_eq!([1, 2, 3, 4].map(|session| push_all(ACTION, session)), [4, 4, 4, 0]);
+            assert_eq!([4, 5].map(|session| push_all(Kind::Attach, session)), [4, 0]);
+            let drained = std::iter::from_fn(|| inbox.pop(inbox.mark())).count();
+            assert_eq!(drained, 16);
+        }
+    }
+
+    #[test]
+    fn what_was_recorded_gets_in_again_whatever_refuses_it_and_is_whole() {
+        let inbox = inbox(8, 1000, 0);
+        let contents: Vec<Vec<u8>> = (0..8).map(|at| vec![at as u8; [3, 1000][at % 2]]).collect();
+        let push_all = || {
+            for (content, tag) in contents.iter().zip(0..) {
+                let values = [ValueIn { key: 5, revision: 9, content: Ok(content) }];
+                inbox
+                    .push_again(Parcel { envelope: envelope(ACTION, 1, tag), values: &values, release: None })
+                    .unwrap();
+            }
+            let refused = if inbox.is_closed() { Refused::Closed } else { Refused::Full };
+            assert_eq!(push(&inbox, Kind::Attach, 2, 0, b""), Err(refused));
+        };
+        let drain = || {
+            for (content, tag) in contents.iter().zip(0..) {
+                let message = inbox.pop(inbox.mark()).unwrap();
+                assert_eq!(message.envelope().tag, tag);
+                assert_eq!(message.values().next().unwrap().content.unwrap(), content);
+            }
+        };
+        for _ in 0..100 {
+            push_all();
+            drain();
+        }
+        assert!(push(&inbox, ACTION, 1, 0, b"").is_ok(), "its shares came back");
+        assert!(inbox.pop(inbox.mark()).is_some());
+        inbox.close();
+        push_all();
+        drain();
+    }
+
+    #[test]
     fn a_message_left_in_place_comes_once_more_and_whole() {
         static RELEASED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let inbox = inbox(8, 64, 0);
@@ -617,7 +657,9 @@ mod tests {
                 })
             })
             .collect();
+        assert!(!inbox.is_closed());
         inbox.close();
+        assert!(inbox.is_closed());
         let mark = inbox.mark();
         let pushed: usize = pushers.into_iter().map(|p| p.join().unwrap()).sum();
         let mut drained = 0;
