@@ -174,12 +174,12 @@ impl Hasher for SessionHasher {
         self.0
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a session is one number");
     }
 
     fn write_u64(&mut self, number: u64) {
-        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
+        let product = u128::from(number) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
 }
@@ -407,6 +407,27 @@ impl Arena {
             State::Retiring { next: Some(life), .. } => drop(self.turn(row, State::Pending { life })),
             State::Retiring { next: None, .. } => {}
             other => drop(self.turn(row, other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    /// The table looks at the lowest bits first, then at the highest seven.
+    #[test]
+    fn ids_that_differ_in_few_bits_wherever_they_are_do_not_crowd_together() {
+        let hasher = BuildHasherDefault::<SessionHasher>::default();
+        for shift in [0, 16, 32, 48, 54] {
+            let hashes: Vec<u64> = (0..1024u64).map(|n| hasher.hash_one(Session(n << shift))).collect();
+            let lowest: HashSet<u64> = hashes.iter().map(|hash| hash % 2048).collect();
+            let highest: HashSet<u64> = hashes.iter().map(|hash| hash >> 57).collect();
+            // As many as of random numbers would be 806 and 128.
+            assert!(lowest.len() > 700 && highest.len() > 100, "{shift}: {} {}", lowest.len(), highest.len());
         }
     }
 }
