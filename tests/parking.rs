@@ -66,6 +66,55 @@ fn a_free_running_engine_ticks_once_for_each_message_that_gives_nobody_work() {
     assert!((500..=501).contains(&run), "{run} ticks for 500 messages");
 }
 
+/// Session 13 fails.
+unsafe extern "C-unwind" fn one_byte_but_of_13(_: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the arrays of a batch.
+    unsafe {
+        let batch = &*batch;
+        for at in 0..batch.count as usize {
+            *batch.output_size.add(at) = 1;
+            *batch.status.add(at) = if *batch.session.add(at) == 13 { 5 } else { 0 };
+        }
+    }
+    0
+}
+
+#[test]
+fn so_does_one_whose_sessions_cannot_step_whatever_they_wait_for() {
+    type Way = (&'static str, &'static [(u32, u32, u64)], fn(&rte_engine_info) -> bool);
+    let ways: [Way; 5] = [
+        ("a paused session", &[(RTE_ATTACH, 0, 1), (RTE_PAUSE, 0, 1)], |info| info.paused == 1 && info.live == 0),
+        ("a quarantined one", &[(RTE_ATTACH, 0, 13)], |info| info.quarantined == 1),
+        ("one that drains to nobody", &[(RTE_ATTACH, 0, 1), (RTE_DETACH, RTE_DRAIN, 1)], |info| info.live == 0),
+        ("one that is held", &[(RTE_ATTACH, 0, 1)], |info| info.held == 1),
+        ("two, for two reasons", &[(RTE_ATTACH, 0, 1), (RTE_ATTACH, 0, 2), (RTE_PAUSE, 0, 2)], |info| {
+            info.held == 1 && info.paused == 1
+        }),
+    ];
+    for (name, messages, is_so) in ways {
+        let stages = [stage(RTE_HOT, one_byte_but_of_13)];
+        let options = rte_engine_options { outbox_policy: RTE_HOLD, outbox_depth: 2, ..options() };
+        let host = Host::new(&model(&stages, 4, 8), &options);
+        start(&host);
+        for (kind, flags, session) in messages {
+            let ticks = host.info().ticks;
+            assert_eq!(host.push(rte_message { flags: *flags, ..message(*kind, *session) }, &[]), 0);
+            ticks_after(&host, ticks);
+        }
+        while !is_so(&host.info()) {
+            std::thread::yield_now();
+        }
+        let before = host.info().ticks;
+        let mut ticks = before;
+        for _ in 0..200 {
+            assert_eq!(host.push(message(RTE_DETACH, 9), &[]), 0);
+            ticks = ticks_after(&host, ticks);
+        }
+        // Gauges are set within a tick.
+        assert!((200..=202).contains(&(ticks - before)), "{name}: {} ticks for 200 messages", ticks - before);
+    }
+}
+
 /// A clock that stands still but for sleeps.
 struct Still {
     now: AtomicU64,
