@@ -3,7 +3,7 @@
 mod driver;
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use driver::*;
 
@@ -202,6 +202,27 @@ fn an_engine_whose_only_session_is_seeded_aside_does_not_sleep_for_ever() {
         assert_eq!(host.push(message(RTE_DETACH, session), &[]), 0);
         while next_kind(&host) != RTE_DETACHED {}
     }
+}
+
+/// `user` says whether.
+unsafe extern "C-unwind" fn may_begin(user: *mut c_void, _: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the test's flag.
+    if unsafe { &*user.cast::<AtomicBool>() }.load(SeqCst) { 0 } else { rte_status_code::RTE_AGAIN as i32 }
+}
+
+#[test]
+fn a_session_that_is_not_ready_yet_begins_when_it_is_though_nobody_says_so() {
+    let is_open = AtomicBool::new(false);
+    let stages = [stage(RTE_HOT, one_byte)];
+    let user = (&raw const is_open).cast_mut().cast::<c_void>();
+    let host = Host::new(&rte_model { user, ready: Some(may_begin), ..model(&stages, 4, 8) }, &options());
+    start(&host);
+    assert_eq!(host.push(message(RTE_ATTACH, 1), &[]), 0);
+    while host.info().pending == 0 {
+        std::thread::yield_now();
+    }
+    is_open.store(true, SeqCst);
+    assert_eq!(next_kind(&host), RTE_ATTACHED);
 }
 
 #[test]

@@ -129,6 +129,10 @@ impl std::ops::Deref for Gated<'_> {
 }
 
 fn engine(world: &World, encode_lanes: u32) -> Gated<'_> {
+    engine_with(world, rte_engine_options { encode_lanes, ..options() })
+}
+
+fn engine_with(world: &World, options: rte_engine_options) -> Gated<'_> {
     let stages = [
         stage(RTE_HOT, hot),
         stage(RTE_DEFERRED, deferred),
@@ -138,7 +142,7 @@ fn engine(world: &World, encode_lanes: u32) -> Gated<'_> {
     let user = std::ptr::from_ref(world).cast_mut().cast();
     let hooks = rte_model { flags: world.flags, seed: Some(seed), detach: Some(detach), ..model(&stages, 8, 64) };
     let model = rte_model { user, keys: keys.as_ptr(), key_count: 1, ..hooks };
-    let host = Host::new(&model, &rte_engine_options { lanes: RTE_LANES_THREADS, encode_lanes, ..options() });
+    let host = Host::new(&model, &rte_engine_options { lanes: RTE_LANES_THREADS, ..options });
     assert_eq!(host.info().pipeline_depth_chunks, 2, "lanes overlap, so it is pipelined");
     Gated { _opener: Opener(world), host }
 }
@@ -227,6 +231,86 @@ fn who_leaves_resets_or_joins_meanwhile_stalls_nobody() {
     while host.info().retiring > 0 {
         assert_eq!(tick(&host).chunks.len(), 3);
     }
+}
+
+/// Starts the engine with these sessions, of which SLOW begins an encode that waits for the gate. Gives all chunks of the
+/// others that came meanwhile, not yet released.
+fn started_behind_a_slow_encode(world: &World, host: &Host, sessions: &[u64]) -> Vec<rte_output> {
+    sessions.iter().for_each(|session| prompt(host, RTE_ATTACH, *session, 1));
+    prompt(host, RTE_ACTION, SLOW, 99);
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, OK);
+    let mut kept = Vec::new();
+    let is_there = || world.encodes_begun.load(SeqCst) == 1 && host.info().encoding == 1;
+    while !is_there() || host.info().live > 0 {
+        match pop(host) {
+            Some(output) if output.kind == RTE_CHUNK && output.session != SLOW => kept.push(output),
+            Some(output) => release(output),
+            None => std::thread::yield_now(),
+        }
+    }
+    kept
+}
+
+fn pop(host: &Host) -> Option<rte_output> {
+    let mut output = zeroed();
+    // SAFETY: the engine lives.
+    (unsafe { rte_outbox_pop(host.engine, &mut output) } == OK).then_some(output)
+}
+
+fn release(mut output: rte_output) {
+    // SAFETY: each is released once.
+    unsafe { rte_output_release(&mut output, std::ptr::null_mut()) };
+}
+
+#[test]
+fn an_engine_that_waits_for_a_slow_encode_alone_sleeps_and_hears_of_who_comes() {
+    let world = World::default();
+    let host = engine(&world, 1);
+    started_behind_a_slow_encode(&world, &host, &[SLOW]);
+    for leaves in [false, true] {
+        if leaves {
+            host.push(message(RTE_DETACH, SLOW), &[]);
+            while host.info().retiring == 0 {
+                std::thread::yield_now();
+            }
+        }
+        let before = host.info().ticks;
+        let mut ticks = before;
+        for _ in 0..100 {
+            host.push(message(RTE_DETACH, 55), &[]);
+            while host.info().ticks == ticks {
+                std::thread::yield_now();
+            }
+            ticks = host.info().ticks;
+        }
+        // One that had begun before may be among them.
+        assert!((100..=102).contains(&(ticks - before)), "{} ticks for 100 messages", ticks - before);
+    }
+    prompt(&host, RTE_ATTACH, 20, 1);
+    while pop(&host).is_none_or(|output| (output.kind, output.session) != (RTE_CHUNK, 20)) {
+        std::thread::yield_now();
+    }
+    assert!(!*world.is_open.lock().unwrap());
+}
+
+#[test]
+fn a_release_is_heard_of_while_an_encode_goes_on() {
+    let world = World::default();
+    let options = rte_engine_options { outbox_policy: RTE_HOLD, outbox_depth: 1, held_max: 1, ..options() };
+    let host = engine_with(&world, options);
+    let mut kept = started_behind_a_slow_encode(&world, &host, &[1, SLOW]);
+    // Whoever is held by its full ring goes on, until it has no buffer left.
+    while host.info().held == 0 || kept.len() < 2 {
+        kept.extend(pop(&host));
+        std::thread::yield_now();
+    }
+    let next = kept.last().unwrap().index + 1;
+    kept.into_iter().for_each(release);
+    while pop(&host).is_none_or(|output| (output.kind, output.session, output.index) != (RTE_CHUNK, 1, next)) {
+        std::thread::yield_now();
+    }
+    assert!(!*world.is_open.lock().unwrap());
 }
 
 #[test]
