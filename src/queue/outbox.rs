@@ -581,14 +581,19 @@ mod tests {
     impl Bench {
         fn new(depth: usize, policy: Policy) -> Bench {
             let sizes = Sizes { rows: 3, depth, notices: 9 };
-            let pools: Vec<_> =
-                (0..3).map(|_| Pool::new(depth + 3, 8, Tally::default(), None, None).unwrap()).collect();
+            let outbox = Outbox::new(sizes, policy, Arc::default());
+            let pool = |row| Pool::new(depth + 3, 8, outbox.tally(Row(row)), None, None).unwrap();
+            let pools: Vec<_> = (0..3).map(pool).collect();
             let making = pools.iter().map(|pool| pool.take().unwrap()).collect();
-            Bench { outbox: Outbox::new(sizes, policy, Arc::default()), pools, making }
+            Bench { outbox, pools, making }
         }
 
         fn push(&mut self, row: u32, generation: u64, index: u64) -> bool {
-            let stamp = Stamp { row: Row(row), generation: Generation(generation), index, ..Stamp::default() };
+            self.push_after_silent(row, generation, index, 0)
+        }
+
+        fn push_after_silent(&mut self, row: u32, generation: u64, index: u64, silent: u64) -> bool {
+            let stamp = Stamp { row: Row(row), generation: Generation(generation), index, silent, ..Stamp::default() };
             self.outbox.push(stamp, 8, &mut self.making[row as usize], &self.pools[row as usize])
         }
 
@@ -635,11 +640,51 @@ mod tests {
         assert_eq!(oldest.outbox.dropped(), 3);
         let mut newest = Bench::new(2, Policy::DropNewest);
         (0..5).for_each(|index| assert_eq!(newest.push(0, 1, index), index < 2));
+        assert_eq!(
+            (newest.outbox.dropped(), newest.outbox.dropped_of(Row(0)), newest.outbox.queued(Row(0))),
+            (3, 3, 2)
+        );
         assert_eq!([newest.pop(), newest.pop()], [Some((0, 0, 0)), Some((0, 1, 0))]);
         newest.push(0, 1, 5);
         assert_eq!(newest.pop(), Some((0, 5, 3)));
         newest.push(0, 2, 1);
         assert_eq!(newest.pop(), Some((0, 1, 1)), "counted from the life's begin");
+    }
+
+    #[test]
+    fn steps_that_gave_no_chunk_are_not_missing() {
+        let mut bench = Bench::new(4, Policy::DropOldest);
+        for (index, silent) in [(2, 2), (5, 4), (9, 5)] {
+            bench.push_after_silent(0, 1, index, silent);
+        }
+        assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((0, 2, 0)), Some((0, 5, 0)), Some((0, 9, 2))]);
+    }
+
+    #[test]
+    fn losses_are_counted_of_a_life_and_of_all() {
+        let bench = Bench::new(2, Policy::DropOldest);
+        bench.outbox.discard(Row(0));
+        bench.outbox.discard(Row(1));
+        bench.outbox.open(Row(1));
+        assert_eq!([0, 1].map(|row| bench.outbox.dropped_of(Row(row))), [1, 0]);
+        assert_eq!(bench.outbox.dropped(), 2);
+    }
+
+    #[test]
+    fn a_chunk_that_is_queued_gives_its_buffer_to_the_next_before_one_is_lost_that_is_held() {
+        let mut bench = Bench::new(2, Policy::DropOldest);
+        let mut kept = Vec::new();
+        for index in 0..3 {
+            bench.push(0, 1, index);
+            let Popped::Output(Output::Chunk(chunk, _)) = bench.outbox.pop() else { panic!("it is there") };
+            kept.push(chunk.data.to_consumer());
+        }
+        assert_eq!((bench.outbox.held(Row(0)), bench.outbox.held(Row(1))), (3, 0));
+        assert!(bench.push(0, 1, 3) && bench.pools[0].take().is_none() && bench.push(0, 1, 4));
+        assert_eq!([bench.pop(), bench.pop()], [Some((0, 4, 1)), None]);
+        // SAFETY: each is taken back once.
+        kept.into_iter().for_each(|word| drop(unsafe { Lease::from_consumer(word) }));
+        assert_eq!(bench.outbox.held(Row(0)), 0);
     }
 
     #[test]
@@ -665,7 +710,8 @@ mod tests {
         bench.outbox.farewell(Row(0), notice(1));
         assert!(!bench.outbox.is_gone(Row(0)));
         assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((0, 0, 0)), Some((99, 1, 0)), None]);
-        assert!(bench.outbox.is_gone(Row(0)) && bench.outbox.take_stirred());
+        assert!(bench.outbox.is_stirred() && !bench.outbox.has_parted(Row(1)) && bench.outbox.has_parted(Row(0)));
+        assert!(bench.outbox.is_gone(Row(0)) && bench.outbox.take_stirred() && !bench.outbox.is_stirred());
         bench.outbox.farewell(Row(1), notice(2));
         assert_eq!([bench.pop(), bench.pop()], [Some((99, 2, 0)), None]);
     }
@@ -713,9 +759,67 @@ mod tests {
         let bench = Bench::new(2, Policy::DropOldest);
         assert!(bench.outbox.reserve() && bench.outbox.reserve() && bench.outbox.reserve() && !bench.outbox.reserve());
         (1..4).for_each(|n| assert!(bench.outbox.notify(notice(n)).is_ok()));
-        assert!(!bench.outbox.reserve());
+        assert!(!bench.outbox.reserve() && bench.outbox.credits() == 0);
         (1..4).for_each(|n| assert_eq!(bench.pop(), Some((99, n, 0))));
+        assert_eq!(bench.outbox.credits(), 3);
         assert!(bench.outbox.reserve());
+    }
+
+    #[test]
+    fn of_a_shared_kind_one_is_there_at_a_time_and_in_the_end_one_more() {
+        let bench = Bench::new(2, Policy::DropOldest);
+        assert!(bench.outbox.notify_shared(notice(1), 0) && bench.outbox.notify_shared(notice(2), 1));
+        assert!(!bench.outbox.notify_shared(notice(3), 0) && !bench.outbox.is_stirred());
+        assert_eq!(bench.pop(), Some((99, 1, 0)));
+        assert!(bench.outbox.take_stirred() && bench.outbox.notify_shared(notice(4), 0));
+        bench.outbox.notify_last(notice(5), 0);
+        assert_eq!([2, 4, 5].map(|_| bench.pop()), [2, 4, 5].map(|n| Some((99, n, 0))));
+        assert_eq!(bench.outbox.credits(), 9, "nobody has paid for them");
+    }
+
+    /// Whether `descriptor` is readable.
+    #[cfg(target_os = "linux")]
+    fn is_lit(descriptor: i32) -> bool {
+        let mut poll = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one record, of a descriptor that is open.
+        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_descriptor_is_readable_at_once_if_there_is_something() {
+        let empty = Bench::new(2, Policy::DropOldest);
+        assert!(!is_lit(empty.outbox.descriptor().unwrap()) && empty.outbox.wait(Some(0)).is_none());
+        let with_a_notice = Bench::new(2, Policy::DropOldest);
+        assert!(with_a_notice.outbox.notify(notice(1)).is_ok());
+        let mut with_a_chunk = Bench::new(2, Policy::DropOldest);
+        with_a_chunk.push(0, 1, 0);
+        let dead = Bench::new(2, Policy::DropOldest);
+        dead.outbox.end(Status::DEAD, Some(notice(1)));
+        for bench in [with_a_notice, with_a_chunk, dead] {
+            let descriptor = bench.outbox.descriptor().unwrap();
+            assert!(is_lit(descriptor) && matches!(bench.outbox.wait(None), Some(Popped::Empty)));
+            assert!(bench.pop().is_some() && bench.pop().is_none());
+        }
+    }
+
+    #[test]
+    fn nothing_has_ended_while_another_consumer_is_at_what_is_left() {
+        for is_farewell in [false, true] {
+            let mut bench = Bench::new(2, Policy::DropOldest);
+            bench.push(0, 1, 0);
+            let row = bench.outbox.ready.take().unwrap();
+            if is_farewell {
+                bench.outbox.farewell(row, notice(2));
+                bench.outbox.purge(row);
+            }
+            bench.outbox.end(Status::CLOSED, None);
+            assert!(matches!(bench.outbox.pop(), Popped::Empty));
+            assert!(matches!(bench.outbox.wait(None), Some(Popped::Empty)), "look again");
+            assert_eq!(bench.outbox.pop_chunk(row).is_some(), !is_farewell);
+            assert_eq!(bench.pop(), is_farewell.then_some((99, 2, 0)));
+            assert!(matches!(bench.outbox.pop(), Popped::Ended(Status::CLOSED)));
+        }
     }
 
     #[test]
