@@ -160,6 +160,25 @@ fn a_chunk_comes_in_the_tick_that_enqueued_its_work_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn who_has_left_retires_when_its_work_has_passed_though_the_engine_sleeps_and_nobody_tells_it() {
+    let bench = Bench::simple();
+    bench.set_length(LATER);
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_start(bench.host().engine, null_mut()) }, OK);
+    let until = |is_so: &dyn Fn(rte_engine_info) -> bool| {
+        while !is_so(bench.host().info()) {
+            std::thread::yield_now();
+        }
+    };
+    until(&|info| info.chunks > 0);
+    bench.push(RTE_DETACH, 0);
+    until(&|info| info.retiring == 1);
+    bench.device.set_now(bench.device.now() + LATER);
+    until(&|info| info.retiring == 0);
+    bench.end();
+}
+
+#[test]
 fn a_slot_waits_for_its_last_batch_before_it_is_filled_again() {
     // DEFERRED: for HOT's batch of the slot, and for its own.
     for (has_deferred, pipeline, free_slots, waits) in [

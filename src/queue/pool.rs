@@ -495,11 +495,12 @@ mod tests {
         used.used_on(RawStream(1));
         drop(used);
         assert_eq!((pool.at_home(), pool.has(1), pool.has(2), pool.is_idle()), (2, true, false, false));
+        assert!(!pool.settle());
         let other = pool.take().unwrap();
         assert!(other.address() != address && pool.take().is_none());
         drop(other);
         slow.has_passed.store(true, Ordering::Relaxed);
-        assert!(pool.is_idle());
+        assert!(pool.settle() && pool.is_idle());
         assert_eq!(pool.take().map(|lease| lease.address()), Some(address));
     }
 
