@@ -451,7 +451,7 @@ mod tests {
         drop(pool);
         // SAFETY: taken back once.
         let back = unsafe { Lease::from_consumer(word) };
-        assert!(back.bytes().iter().all(|byte| *byte == 7));
+        assert_eq!(back.bytes(), [7; 100]);
         assert_eq!(gone(), 0);
         drop(back);
         assert_eq!(gone(), 1);

@@ -125,6 +125,17 @@ mod tests {
     }
 
     #[test]
+    fn whoever_takes_the_last_row_leaves_nothing_to_look_at() {
+        let ready = Ready::new(5000);
+        for row in [0, 63, 64, 4095, 4096, 4999] {
+            ready.set(Row(row));
+            assert!(!ready.is_empty());
+            assert_eq!(ready.take(), Some(Row(row)));
+            assert!(ready.is_empty());
+        }
+    }
+
+    #[test]
     fn a_setter_that_is_late_with_its_summary_bit_leaves_nothing_behind() {
         let ready = Ready::new(100);
         ready.words[1].fetch_or(1, Ordering::SeqCst);
