@@ -596,7 +596,12 @@ mod tests {
             for (content, tag) in contents.iter().zip(0..) {
                 let values = [ValueIn { key: 5, revision: 9, content: Ok(content) }];
                 inbox
-                    .push_again(Parcel { envelope: envelope(ACTION, 1, tag), values: &values, release: None })
+                    .push_again(Parcel {
+                        envelope: envelope(ACTION, 1, tag),
+                        values: &values,
+                        ready: None,
+                        release: None,
+                    })
                     .unwrap();
             }
             let refused = if inbox.is_closed() { Refused::Closed } else { Refused::Full };
