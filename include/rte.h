@@ -20,6 +20,7 @@
  *
  * Conventions
  *   Status      0 is RTE_OK. Negative: an error; nothing happened and there is nothing to clean up. Positive: not now.
+ *               What was wrong, in words: the call's rte_error; of calls without one, options.log at RTE_LOG_WARN.
  *   Descriptors rte_model, rte_engine_options, rte_engine_info, rte_session_info, rte_backend, rte_clock begin with
  *               struct_size, and may grow at the end. Set .struct_size = sizeof, leave the rest zero: zero is the
  *               default, now and later.
