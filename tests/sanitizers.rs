@@ -62,18 +62,19 @@ impl Sanitizer {
             clang.arg(root().join("tests/c/sanitizers/memory.c"));
         }
         run(clang, &folder).expect_success();
-        let finished = run(with_option(Command::new(&program), option), &folder);
+        let finished = run(with_option(Command::new(&program), option, &folder), &folder);
         if !finished.errors.contains("unexpected memory mapping") {
             return Some(finished);
         }
         // Where addresses are more random than this thread sanitizer can bear.
         let mut fixed = Command::new("setarch");
         fixed.arg("-R").arg(&program);
-        Some(run(with_option(fixed, option), &folder))
+        Some(run(with_option(fixed, option, &folder), &folder))
     }
 }
 
-fn with_option(mut command: Command, option: &str) -> Command {
+fn with_option(mut command: Command, option: &str, folder: &Path) -> Command {
+    command.current_dir(folder);
     // A request that cannot be met is the library's to answer, as without them.
     command.env("ASAN_OPTIONS", format!("allocator_may_return_null=1:{option}")).env("TSAN_OPTIONS", option);
     command
