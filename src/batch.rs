@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::conditioning::{Block, Keys, Shown, Store, View};
 use crate::memory::{Array, Land, Room};
 use crate::rows::Rows;
-use crate::word::{Fault, Generation, KeySet, Nanos, RawEvent, Row, Session, Status};
+use crate::word::{Fault, Generation, KeySet, Lane, Nanos, RawEvent, Row, Session, Status};
 
 /// One value as a stage sees it: the layout of `rte_value`.
 #[repr(C)]
@@ -50,6 +50,8 @@ pub struct Batch {
     pub tick: u64,
     /// Pipeline slot.
     pub slot: u32,
+    /// Of a tick's batch: whose stages run.
+    pub lane: Option<Lane>,
     /// What its calls as a whole came to.
     pub result: Result<(), Fault>,
     /// When its calls began, and when they were seen to have ended.
@@ -169,6 +171,7 @@ impl Batch {
         let mut batch = Batch {
             tick: 0,
             slot: 0,
+            lane: None,
             result: Ok(()),
             begun: 0,
             ended: 0,
@@ -260,7 +263,8 @@ impl Batch {
 
     /// Begins anew, with `rows`. Then each of them is placed, ascending, then the batch is sealed.
     pub fn begin(&mut self, tick: u64, slot: u32, rows: &Rows) {
-        (self.tick, self.slot, self.result, self.has_news) = (tick, slot, Ok(()), false);
+        (self.tick, self.slot, self.lane) = (tick, slot, None);
+        (self.result, self.has_news) = (Ok(()), false);
         self.has_waited = false;
         self.waits.clear();
         if self.members != *rows {

@@ -8,6 +8,7 @@ use super::engine::rte_engine;
 use super::guard::{give_back, with_engine};
 use super::message::*;
 use super::mistake::{Mistake, Wrong, fits};
+use super::options::{RTE_LANES_CUDA, RTE_LANES_HOST};
 use super::status::rte_status;
 use crate::conditioning::{Lent, MAX_KEYS, Release};
 use crate::engine::Engine;
@@ -152,8 +153,9 @@ type ValuesIn<'a> = ArrayVec<ValueIn<'a>, MAX_KEYS>;
 unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<ValuesIn<'a>, Mistake> {
     let keys = &engine.model().manifest().keys;
     let (takes_device, mut has_device) = (engine.settings().takes_device_values, false);
+    let is_recorded = matches!(engine.settings().lanes, RTE_LANES_CUDA | RTE_LANES_HOST);
     if !message.ready.is_null() && !takes_device {
-        return Err(Mistake::Ready);
+        return Err(Mistake::Ready { is_recorded });
     }
     let (mut values, mut seen, mut copied) = (ValuesIn::new(), KeySet::NONE, 0usize);
     for at in 0..message.value_count {
@@ -173,7 +175,7 @@ unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<V
         seen.add(key);
         let is_device = value.flags & RTE_VALUE_DEVICE != 0;
         if is_device && !takes_device {
-            return wrong(Wrong::Device);
+            return wrong(Wrong::Device { is_recorded });
         }
         // A column lies in the processor's memory.
         if is_device && value.size > 0 && keys.spec(key).size > 0 {

@@ -18,7 +18,10 @@ pub(super) enum Mistake {
     HasValues(u32, usize),
     NoValues(usize),
     TooManyValues(usize),
-    Ready,
+    /// A run that is recorded; else lanes without a device.
+    Ready {
+        is_recorded: bool,
+    },
     ReadyForNothing,
     /// The bytes to copy, and how many they may be.
     TooLarge(usize, usize),
@@ -32,20 +35,30 @@ pub(super) enum Wrong {
     Key,
     Twice,
     Flags,
-    Device,
+    /// As for `Ready`.
+    Device {
+        is_recorded: bool,
+    },
     DeviceColumn,
     DeviceRevision,
     NoData,
     Size,
 }
 
-const NO_DEVICE: &str = "the lanes have no device, or there is options.record_path";
+/// Why the memory of a device is no use here.
+fn no_device(is_recorded: bool) -> &'static str {
+    if is_recorded {
+        "what a device has is not on the record of options.record_path"
+    } else {
+        "the lanes have no device"
+    }
+}
 
 impl Mistake {
     /// What the push returns.
     pub fn status(self) -> Status {
         match self {
-            Mistake::Ready | Mistake::Value(_, _, Wrong::Device) => Status::UNAVAILABLE,
+            Mistake::Ready { .. } | Mistake::Value(_, _, Wrong::Device { .. }) => Status::UNAVAILABLE,
             Mistake::TooLarge(..) => Status::TOO_LARGE,
             _ => Status::ARGUMENT,
         }
@@ -69,7 +82,7 @@ impl Mistake {
             }
             Mistake::NoValues(count) => format!("message.values: NULL, but value_count is {count}"),
             Mistake::TooManyValues(count) => format!("message.value_count: {count} is more than {MAX_KEYS}"),
-            Mistake::Ready => format!("message.ready: set, but {NO_DEVICE}"),
+            Mistake::Ready { is_recorded } => format!("message.ready: set, but {}", no_device(is_recorded)),
             Mistake::ReadyForNothing => "message.ready: set, but no value is RTE_VALUE_DEVICE".to_string(),
             Mistake::TooLarge(size, most) => {
                 format!(
@@ -90,7 +103,7 @@ fn value_words(value: rte_value, wrong: Wrong, keys: &Keys) -> String {
         Wrong::Key => format!("key: {key}, but model.key_count is {}", keys.len()),
         Wrong::Twice => format!("key: {key} ({name}) is in the message already"),
         Wrong::Flags => format!("flags: {flags:#x} has unknown bits"),
-        Wrong::Device => format!("flags: RTE_VALUE_DEVICE, but {NO_DEVICE}"),
+        Wrong::Device { is_recorded } => format!("flags: RTE_VALUE_DEVICE, but {}", no_device(is_recorded)),
         Wrong::DeviceColumn => format!("flags: RTE_VALUE_DEVICE, but key {key} ({name}) has a size, and so a column"),
         Wrong::DeviceRevision => "revision: 0, but with RTE_VALUE_DEVICE nobody can tell what has changed".to_string(),
         Wrong::NoData => format!("data: NULL, but size is {size}"),

@@ -531,6 +531,10 @@ impl Cohort {
 
     pub(super) fn bring_home(&mut self, home: Home, mut batch: Box<Batch>) {
         batch.release_lent(&mut self.store);
+        // Its fence has passed: what it took is known now, on a device too.
+        if let (Some(lane), Ok(())) = (batch.lane.take(), batch.result) {
+            self.shared.counters.lanes[lane.at()].record(batch.ended.saturating_sub(batch.begun));
+        }
         match home {
             Home::Spare | Home::Single(_) => self.keep_spare(batch),
             Home::Hot(slot) => self.slots[slot].hot = Some(batch),

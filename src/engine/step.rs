@@ -155,6 +155,7 @@ impl Cohort {
         }
         let isolated = self.health.isolates(lane);
         if !isolated {
+            batch.lane = Some(lane);
             self.members.copy_from(batch.members());
             let fence = self.lanes.submit(Work { lane, calls: Calls::Stages, batch, after: [after, None] });
             self.members.iter().for_each(|row| note_fence(&mut self.arena.fences[row.at()], lane, fence));
@@ -168,6 +169,7 @@ impl Cohort {
             let mut one = self.spare_batch(1);
             self.members.set_only(row);
             one.copy_one(&self.members, &batch, at, &mut self.store);
+            one.lane = Some(lane);
             // A dense batch of one row is the whole arena all the same; else the row keeps its place in the block.
             if ends_chunk && self.model.manifest().is_dense {
                 self.line_up_outputs(slot, &mut one);
@@ -236,7 +238,6 @@ impl Cohort {
         let keys = &self.model.manifest().keys;
         for fence in flight.last(lane) {
             let Some(batch) = self.lanes.observe(*fence) else { continue };
-            self.shared.counters.lanes[lane.at()].record(batch.ended.saturating_sub(batch.begun));
             if !batch.has_news() {
                 continue;
             }
