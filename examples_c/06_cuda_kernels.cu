@@ -101,13 +101,13 @@ __global__ void pass(Layer layer, Prompt prompt, float *tokens, bool is_first)
     for (uint32_t i = threadIdx.x; i < WIDTH; i += blockDim.x) mine[i] = s.x[i];
 }
 
-// The sum of all positions, of the size of one.
+// The mean of all positions, made as large as what pushed them.
 __global__ void pool(const float *tokens, uint32_t positions, float *text)
 {
     for (uint32_t i = threadIdx.x; i < WIDTH; i += blockDim.x) {
         float sum = 0.0f;
         for (uint32_t position = 0; position < positions; ++position) sum += tokens[position * WIDTH + i];
-        text[i] = sum / sqrtf(static_cast<float>(positions));
+        text[i] = TEXT_GAIN * sum / sqrtf(static_cast<float>(positions));
     }
 }
 

@@ -15,6 +15,8 @@ enum : uint32_t { WIDTH = 256, HIDDEN = 1024, SAMPLES = 1024, STEERS = 2, LETTER
 #define ON_BOTH_SIDES inline
 #endif
 
+const float TEXT_GAIN = 4.0f;
+
 // A bf16: the upper half of a float.
 using half_float = uint16_t;
 
