@@ -61,9 +61,9 @@ impl Engine {
         Engine { outbox: Arc::new(outbox), pool, making }
     }
 
-    fn push(&mut self, generation: u64, index: u64) {
+    fn push(&mut self, generation: u64, index: u64) -> bool {
         let stamp = Stamp { row: ROW, generation: Generation(generation), index, ..Stamp::default() };
-        self.outbox.push(stamp, 8, &mut self.making, &self.pool);
+        self.outbox.push(stamp, 8, &mut self.making, &self.pool)
     }
 }
 
@@ -88,7 +88,7 @@ fn no_chunk_stays_behind() {
         in_every_order(2, move || {
             let mut engine = Engine::new(2, Policy::DropOldest);
             let consumers: Vec<_> = looks.iter().map(|looks| consumer(&engine.outbox, *looks)).collect();
-            (0..2).for_each(|index| engine.push(1, index));
+            (0..2).for_each(|index| assert!(engine.push(1, index)));
             let mut found: Vec<_> = consumers.into_iter().flat_map(|consumer| consumer.join().unwrap()).collect();
             found.extend(rest(&engine.outbox));
             found.sort();
@@ -104,7 +104,7 @@ fn a_chunk_comes_out_once_or_is_counted_as_lost() {
             let mut engine = Engine::new(1, policy);
             engine.push(1, 0);
             let consumer = consumer(&engine.outbox, 1);
-            (1..3).for_each(|index| engine.push(1, index));
+            (1..3).for_each(|index| _ = engine.push(1, index));
             let mut found = consumer.join().unwrap();
             found.extend(rest(&engine.outbox));
             assert_eq!(found.len() as u64 + engine.outbox.dropped(), 3);
@@ -117,7 +117,7 @@ fn a_chunk_comes_out_once_or_is_counted_as_lost() {
 fn nothing_of_a_life_comes_after_its_end_and_the_next_begins() {
     in_every_order(2, || {
         let mut engine = Engine::new(2, Policy::DropOldest);
-        (0..2).for_each(|index| engine.push(1, index));
+        (0..2).for_each(|index| assert!(engine.push(1, index)));
         let consumer = consumer(&engine.outbox, 2);
         engine.outbox.purge(ROW);
         engine.outbox.notify(notice(1)).unwrap();
@@ -214,6 +214,24 @@ fn an_engine_that_found_no_room_is_told_when_there_is() {
         assert_eq!(consumer.join().unwrap(), [Found::Chunk(1, 0, 0)]);
         assert!(has_room || engine.outbox.take_stirred());
         assert!(engine.outbox.has_room(ROW, 0));
+    });
+}
+
+/// Also where a consumer stands still in the middle of a pop, and lives end meanwhile.
+#[test]
+fn an_engine_that_found_room_has_it() {
+    in_every_order(1, || {
+        let mut engine = Engine::new(1, Policy::Hold);
+        engine.push(1, 0);
+        let outbox = engine.outbox.clone();
+        let engine = thread::spawn(move || {
+            for generation in 2..4 {
+                engine.outbox.purge(ROW);
+                assert!(!engine.outbox.has_room(ROW, 0) || engine.push(generation, 0));
+            }
+        });
+        pop(&outbox);
+        engine.join().unwrap();
     });
 }
 
