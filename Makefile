@@ -5,12 +5,13 @@
 #   make lib     builds target/release/librte.so and .a
 #   make header  writes include/rte.h anew from src/abi
 #   make fuzz    runs the hosts of fuzz/ under libFuzzer, FUZZ_SECONDS (60) each; installs cargo-fuzz if it is not there
+#   make mutants changes the core in one place at a time and says which changes no test sees: hours, see tests/mutants.md
 #   make bench   prints what is measured, with the machine it was measured on
 
 CARGO ?= cargo
 LIBRARY := target/release
 
-.PHONY: all lib demo test model header fuzz bench clean
+.PHONY: all lib demo test model header fuzz mutants bench clean
 
 all: lib
 
@@ -44,6 +45,23 @@ fuzz:
 	    RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 	        -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=1500 || exit 1; \
 	done
+
+# Each pass tries what those before it have missed, and the last one says what is left.
+MUTANTS := RTE_ORACLE_SCHEDULES=40 RTE_INVARIANCE_SCHEDULES=40 RTE_SIMULATOR_SEEDS=40 RTE_OUTPUT_SCHEDULES=40 \
+    $(CARGO) mutants --iterate
+QUICK := oracle_engine failures own_outputs slow_consumers endings stops device_outputs reports parking threads \
+    encode_isolation serve_thread
+SLOW := invariance lane_simulator farewell serve replay replica on_output no_allocation virtual_time semantics bad_input \
+    boundary stress
+
+mutants:
+	command -v cargo-mutants || $(CARGO) install --locked cargo-mutants
+	rm -rf mutants.out mutants.out.old
+	-$(MUTANTS) -C=--lib
+	-RUSTFLAGS="--cfg loom" $(MUTANTS) -f 'src/queue/*.rs' -C=--lib -- -- interleavings
+	-$(MUTANTS) $(QUICK:%=-C=--test=%)
+	-$(MUTANTS) $(SLOW:%=-C=--test=%)
+	cat mutants.out/missed.txt
 
 bench:
 	$(CARGO) bench --bench tick
