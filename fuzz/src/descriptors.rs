@@ -207,9 +207,12 @@ impl Host {
 
     fn edit_options(&mut self, bytes: &mut Bytes) {
         let options = &mut self.options;
-        match bytes.below(30) {
+        match bytes.below(31) {
             0 => options.struct_size = bytes.number() as u32,
-            1 | 2 => options.lanes = bytes.number() as u32,
+            // Not CUDA's: where there is a driver, any number would be a stream to it.
+            1 | 2 => {
+                options.lanes = Some(bytes.number() as u32).filter(|lanes| *lanes != RTE_LANES_CUDA).unwrap_or(u32::MAX)
+            }
             3 => options.pipeline = bytes.number() as u32,
             4 => options.device = bytes.number() as i32,
             5 => options.streams[bytes.below(3)] = std::ptr::without_provenance_mut(bytes.number() as usize),
@@ -238,6 +241,7 @@ impl Host {
             // Named here, in place when all are.
             27 => options.backend = some(bytes, &raw const self.backend).unwrap_or(null()),
             28 => options.clock = some(bytes, &raw const self.clock).unwrap_or(null()),
+            29 => options.device_uuid = name(bytes),
             _ => (options.lanes, options.backend) = (RTE_LANES_HOST, &self.backend),
         }
     }
@@ -309,7 +313,12 @@ impl Host {
             ),
             ("a backend of another size", is_host && is_strange::<rte_backend>(self.backend.struct_size, of_backend)),
             ("a clock of another size", has_clock && is_strange::<rte_clock>(self.clock.struct_size, of_clock)),
-            ("model flags", model.flags >= RTE_MODEL_OUTPUT_BLOCK),
+            ("model flags", model.flags >= 2 * RTE_MODEL_OUTPUT_BLOCK),
+            (
+                "a block of outputs that are elsewhere",
+                model.flags & RTE_MODEL_OUTPUT_BLOCK != 0
+                    && model.flags & (RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT) != 0,
+            ),
             ("max_sessions", model.max_sessions == 0 || model.max_sessions > 65_536),
             ("chunk_bytes", model.chunk_bytes == 0 || model.chunk_bytes > 1 << 32),
             ("counts", model.key_count > 64 || model.stage_count > 256),
@@ -337,7 +346,7 @@ impl Host {
                 "reserved",
                 model.reserved0 != 0 || is_host && self.backend.reserved != 0 || has_clock && self.clock.reserved != 0,
             ),
-            ("lanes", has_options && (options.lanes > RTE_LANES_HOST || options.lanes == RTE_LANES_CUDA)),
+            ("lanes", has_options && options.lanes > RTE_LANES_HOST),
             ("a backend", has_options && options.backend.is_null() == is_host),
             ("choices", has_options && (options.pipeline > 2 || options.outbox_policy > 2 || options.overrun > 1)),
             ("more choices", has_options && (options.log_level > 4 || options.encode_lanes > 8 || options.flags > 1)),

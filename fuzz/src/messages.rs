@@ -169,14 +169,20 @@ impl Play<'_> {
         mistake(message.kind == RTE_ATTACH && message.generation != 0, ARGUMENT);
         mistake(!values.is_empty() && (message.values.is_null() || !may_have_values), ARGUMENT);
         mistake(values.len() > 64, ARGUMENT);
-        mistake(!message.ready.is_null(), UNAVAILABLE);
+        let on_device = |value: &&rte_value| value.flags & RTE_VALUE_DEVICE != 0;
+        let has_device = self.host.info().lanes == RTE_LANES_HOST;
+        mistake(!message.ready.is_null() && !has_device, UNAVAILABLE);
+        let is_shown = values.iter().filter(on_device).any(|value| value.size > 0);
+        mistake(!message.ready.is_null() && has_device && !is_shown, ARGUMENT);
         for (at, value) in values.iter().enumerate() {
             mistake(value.key >= 2 || values[..at].iter().any(|other| other.key == value.key), ARGUMENT);
             mistake(value.flags & !(RTE_VALUE_BORROWED | RTE_VALUE_DEVICE) != 0, ARGUMENT);
-            mistake(value.flags & RTE_VALUE_DEVICE != 0, UNAVAILABLE);
+            mistake(on_device(&value) && !has_device, UNAVAILABLE);
+            mistake(on_device(&value) && value.size > 0 && (value.key == 0 || value.revision == 0), ARGUMENT);
             mistake(value.size > 0 && (value.data.is_null() || value.key == 0 && value.size != 8), ARGUMENT);
         }
-        let copied = values.iter().filter(|value| value.flags & RTE_VALUE_BORROWED == 0).map(|value| value.size);
+        let is_lent = |value: &&rte_value| value.flags & (RTE_VALUE_BORROWED | RTE_VALUE_DEVICE) != 0;
+        let copied = values.iter().filter(|value| !is_lent(value)).map(|value| value.size);
         mistake(copied.sum::<usize>() > MESSAGE_BYTES, TOO_LARGE);
         if mistakes.is_empty() { if self.is_stopped { vec![STATE] } else { vec![OK, AGAIN] } } else { mistakes }
     }
