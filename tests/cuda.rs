@@ -25,7 +25,7 @@ const SCHEDULES: u64 = 300;
 #[test]
 fn what_the_device_comes_to_is_what_the_calls_came_to_whatever_time_it_takes() {
     // The driver's own words leave it open which calls need a context: here all of them do.
-    let strict = [("FAKE_CUDA_STRICT_CONTEXT", "1")];
+    let strict = [("FAKE_CUDA_STRICT_CONTEXT", "1"), ("FAKE_CUDA_WATCH", "1")];
     under("what_the_device_comes_to_is_what_the_calls_came_to_whatever_time_it_takes", &strict, || {
         let count = std::env::var("RTE_CUDA_SCHEDULES").map_or(SCHEDULES, |count| count.parse().unwrap());
         let (mut ticks, mut chunks, mut loans) = (0, 0, 0);
@@ -175,6 +175,27 @@ fn an_output_that_is_given_back_too_early_is_seen() {
                 true => fake().forget_violations(),
                 false => fake().expect_rules_kept(),
             }
+        }
+    });
+}
+
+#[test]
+fn lent_memory_that_is_taken_back_too_early_is_seen() {
+    under("lent_memory_that_is_taken_back_too_early_is_seen", &[("FAKE_CUDA_WATCH", "1")], || {
+        fake().count_violations();
+        fake().delay(200, 0);
+        for looks in [true, false] {
+            let mut bench = with_sessions(plain());
+            for word in 1..20 {
+                assert_eq!(bench.tick(), 0);
+                bench.take_back(looks);
+                bench.discard();
+                bench.lend_prompt(word % 4, word);
+            }
+            drop(bench.host.take());
+            bench.free();
+            assert_eq!(fake().take_violations("changed") > 0, !looks);
+            fake().expect_rules_kept();
         }
     });
 }

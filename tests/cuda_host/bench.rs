@@ -350,6 +350,36 @@ impl Bench {
         unsafe { (fake().fake_cuda_lose)(self.context, code) };
     }
 
+    /// Lends a prompt in page-locked memory. See [`Bench::take_back`].
+    pub fn lend_prompt(&mut self, session: u64, word: u64) {
+        let mut memory = null_mut();
+        within(self.context, || cuda!(cuMemHostAlloc(&mut memory, 8, 1)));
+        // SAFETY: just allocated.
+        unsafe { memory.cast::<u64>().write(word) };
+        let memory = memory.expose_provenance() as u64;
+        let loan =
+            Box::new(Loan { memory, is_device: false, event: null_mut(), filling: 0, releases: AtomicU32::new(0) });
+        let data = std::ptr::with_exposed_provenance(memory as usize);
+        let value = rte_value { key: PROMPT, data, size: 8, flags: RTE_VALUE_BORROWED, ..zeroed() };
+        let lent = rte_message {
+            flags: RTE_PARTIAL,
+            release: Some(release),
+            release_user: std::ptr::from_ref(&*loan).cast_mut().cast(),
+            ..message(RTE_ACTION, session)
+        };
+        assert_eq!(self.push(lent, Some(value)), OK);
+        self.loans.push(loan);
+    }
+
+    /// Writes over what was lent: when it was released, or without a look.
+    pub fn take_back(&mut self, looks: bool) {
+        let is_back = |loan: &Loan| !looks || loan.releases.load(Ordering::Relaxed) > 0;
+        for loan in self.loans.iter().filter(|loan| is_back(loan)) {
+            // SAFETY: page-locked memory of the bench; that this is too early is what the driver is to see.
+            unsafe { std::ptr::with_exposed_provenance_mut::<u64>(loan.memory as usize).write_volatile(0) };
+        }
+    }
+
     /// Gives everything back at once, unseen.
     pub fn discard(&mut self) {
         self.host.as_ref().expect("it was not freed").pop_all(|_| {});
