@@ -84,7 +84,7 @@ fn in_child(name: &str, folder: Option<&std::path::Path>, settings: &[(&str, &st
 #[ignore = "run by others, with a driver of their choice"]
 fn say_what_is_found() {
     let asked = make(cuda_lanes(), None).map(|host| host.info().lanes);
-    let auto = make(options(), None).map(|host| host.info().lanes);
+    let auto = make(rte_engine_options { lanes: RTE_LANES_AUTO, ..options() }, None).map(|host| host.info().lanes);
     println!("said {asked:?}, {auto:?}");
 }
 

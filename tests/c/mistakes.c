@@ -69,7 +69,7 @@ static void no_engine(const char *mistake, const rte_model *model)
 static void begin(void)
 {
     const rte_model          model   = a_model();
-    const rte_engine_options options = {.struct_size = sizeof options, .log = take_line, .log_level = RTE_LOG_DEBUG};
+    const rte_engine_options options = {.struct_size = sizeof options, .lanes = RTE_LANES_INLINE, .log = take_line, .log_level = RTE_LOG_DEBUG};
     if (rte_engine_new(&model, &options, &engine, NULL) != RTE_OK) printf("no engine\n");
     leaves_size = ticks_inside = 0;
     line[0] = 0;

@@ -37,9 +37,10 @@ pub fn stage(lane: u32, run: unsafe extern "C-unwind" fn(*mut c_void, *mut rte_b
     rte_stage { lane, run: Some(run), ..zeroed() }
 }
 
-/// Options, all defaults.
+/// Options, all defaults, but that a machine's device makes no difference.
 pub fn options() -> rte_engine_options {
-    rte_engine_options { struct_size: size_of::<rte_engine_options>() as u32, ..zeroed() }
+    let struct_size = size_of::<rte_engine_options>() as u32;
+    rte_engine_options { struct_size, lanes: RTE_LANES_INLINE, ..zeroed() }
 }
 
 /// A value of a key.

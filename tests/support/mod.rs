@@ -56,7 +56,9 @@ pub fn scratch(name: &str) -> PathBuf {
 pub fn library() -> PathBuf {
     let library = std::env::current_exe().unwrap().with_file_name("librte.so");
     let built = modified(&library);
-    for source in sources(&root().join("src")) {
+    // But what only a checker's build has.
+    let is_built = |source: &PathBuf| !source.components().any(|part| part.as_os_str() == "interleavings");
+    for source in sources(&root().join("src")).into_iter().filter(is_built) {
         assert!(modified(&source) <= built, "{} is newer than {}", source.display(), library.display());
     }
     library

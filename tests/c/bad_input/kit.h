@@ -66,7 +66,7 @@ static inline void kit_init(kit *k)
         .query = kit_query, .sync = kit_sync,
     };
     const rte_clock          clock   = {.struct_size = sizeof clock, .user = k, .now = kit_now, .sleep_until = kit_sleep_until};
-    const rte_engine_options options = {.struct_size = sizeof options};
+    const rte_engine_options options = {.struct_size = sizeof options, .lanes = RTE_LANES_INLINE};
 
     memset(k, 0, sizeof *k);
     memcpy(k->keys, keys, sizeof keys);

@@ -119,7 +119,7 @@ static inline void world_init(world *w)
         .keys = keys, .key_count = KEYS, .stages = stages, .stage_count = 2,
         .seed = world_seed, .detach = world_detach, .destroy = world_destroy,
     };
-    const rte_engine_options options = {.struct_size = sizeof options};
+    const rte_engine_options options = {.struct_size = sizeof options, .lanes = RTE_LANES_INLINE};
 
     memset(w, 0, sizeof *w);
     w->model   = model;
