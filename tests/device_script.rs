@@ -63,7 +63,7 @@ fn the_suites_that_it_runs_pass_on_cuda_lanes() {
         let options = ["-O1", "-D_GNU_SOURCE", "-include", "tests/cuda/on_device.h"];
         let program = Build { source: Path::new(source), standard: "c11", options: &options, folder: &folder }.link();
         let mut command = Command::new(program);
-        with_driver(command.args(arguments), &fake);
+        with_driver(command.args(arguments).current_dir(&folder), &fake);
         run(command, &folder).expect_success().expect("must come to its end", |it| it.output.ends_with(end));
     }
 }

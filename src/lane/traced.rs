@@ -138,4 +138,8 @@ impl Lanes for TracedLanes {
     fn wakes(&self) -> bool {
         self.lanes.wakes()
     }
+
+    fn waits_whole(&self) -> bool {
+        self.lanes.waits_whole()
+    }
 }
