@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Build, Watch, read, scratch};
+use support::{Watch, read, scratch};
 
 #[test]
 fn the_host_in_the_readme_works() {
@@ -19,17 +19,4 @@ fn the_host_in_the_readme_works() {
             finished.expect_success().expect("must print its last chunk", |it| it.output.contains("chunk 59: 759"));
         }
     }
-}
-
-#[test]
-fn the_frame_loop_in_the_readme_compiles() {
-    let readme = read("README.md");
-    let frame = readme.split("```c\n").nth(2).and_then(|rest| rest.split_once("```")).expect("a second block of C").0;
-    let folder = scratch("readme_frame");
-    let source = folder.join("frame.c");
-    let before = "#include \"rte.h\"\nvoid draw(const rte_output *output);\n\
-                  void frame(rte_engine *engine, rte_message action, rte_output out);\n\
-                  void frame(rte_engine *engine, rte_message action, rte_output out)\n{\n";
-    std::fs::write(&source, format!("{before}{frame}(void)keys;\n}}\n")).unwrap();
-    Build { source: &source, standard: "c99", options: &[], folder: &folder }.compile();
 }
