@@ -4,6 +4,7 @@
 #   make model   runs the queues in every order of a few threads' steps
 #   make lib     builds target/release/librte.so and .a
 #   make header  writes include/rte.h anew from src/abi
+#   make docs    makes pages of include/rte.h, target/docs/html: needs doxygen
 #   make fuzz    runs the hosts of fuzz/ under libFuzzer, FUZZ_SECONDS (60) each; installs cargo-fuzz if it is not there
 #   make mutants changes the core in one place at a time and says which changes no test sees: hours, see tests/mutants.md
 #   make bench   prints what is measured, with the machine it was measured on
@@ -11,7 +12,7 @@
 CARGO ?= cargo
 LIBRARY := target/release
 
-.PHONY: all lib demo test model header fuzz mutants bench clean
+.PHONY: all lib demo test model header docs fuzz mutants bench clean
 
 all: lib
 
@@ -36,6 +37,10 @@ model:
 
 header:
 	RTE_BLESS=1 $(CARGO) test --test header
+
+docs:
+	mkdir -p target/docs
+	doxygen docs/Doxyfile
 
 # The sanitizer that it brings is not in the stable compiler yet.
 fuzz:

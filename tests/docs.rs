@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use documents::{Block, Document, all, changed};
-use support::{Build, C_WARNINGS, CPP_WARNINGS, Language, WARNINGS, read, root, run, scratch};
+use support::{Build, C_WARNINGS, CPP_WARNINGS, Finished, Language, WARNINGS, has_tool, read, root, run, scratch};
 
 /// Without the README's host: tests/readme.rs runs it, and more closely.
 #[test]
@@ -199,6 +199,34 @@ fn what_is_wrong_is_seen() {
     assert_eq!(changed("a\nb\nc\na\n", " b\n-c\n+d\n@@\n a\n+e\n").unwrap(), "a\nb\nd\na\ne\n");
     assert!(changed("a\na\n", " a\n+b\n").is_err(), "which of them?");
     assert!(changed("a\n", "-b\n+c\n").is_err(), "there is none");
+}
+
+/// The pages that `make docs` makes of the header.
+#[test]
+fn the_reference_has_no_warning() {
+    if !has_tool("doxygen") {
+        return;
+    }
+    let folder = scratch("reference");
+    let header = read("include/rte.h");
+    reference(&folder.join("right"), &header).expect_success();
+    let pages = std::fs::read_to_string(folder.join("right/html/rte_8h.html")).expect("a page of the header");
+    for name in exported(&header) {
+        assert!(pages.contains(&format!(">{name}()</")), "the pages lack {name}");
+    }
+    let bare = header.replace("typedef struct rte_key {", "typedef struct rte_key {\n    int bare;");
+    let finished = reference(&folder.join("wrong"), &bare);
+    finished.expect("must be refused", |it| it.code != Some(0) && it.errors.contains("bare"));
+}
+
+fn reference(folder: &Path, header: &str) -> Finished {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("rte.h"), header).unwrap();
+    let settings = read("docs/Doxyfile") + &format!("INPUT = {0}/rte.h\nOUTPUT_DIRECTORY = {0}\n", folder.display());
+    std::fs::write(folder.join("Doxyfile"), settings).unwrap();
+    let mut doxygen = std::process::Command::new("doxygen");
+    doxygen.arg(folder.join("Doxyfile")).current_dir(root());
+    run(doxygen, folder)
 }
 
 fn exported(header: &str) -> Vec<&str> {
