@@ -3,6 +3,9 @@
 #   make test    installs what the tests need and runs all of them
 #   make model   runs the queues in every order of a few threads' steps
 #   make lib     builds target/release/librte.so and .a
+#   make install PREFIX=/usr/local LIBDIR=lib DESTDIR=
+#                puts library, headers, pkg-config and CMake files there; without cargo what make lib has built before.
+#                make uninstall takes them away. LIBRARY=folder: of another build
 #   make header  writes include/rte.h anew from src/abi
 #   make docs    makes pages of include/rte.h, target/docs/html: needs doxygen
 #   make fuzz    runs the hosts of fuzz/ under libFuzzer, FUZZ_SECONDS (60) each; installs cargo-fuzz if it is not there
@@ -12,13 +15,25 @@
 CARGO ?= cargo
 LIBRARY := target/release
 
-.PHONY: all lib demo test model header docs fuzz mutants bench clean
+.PHONY: all lib install uninstall demo test model header docs fuzz mutants bench clean
 
 all: lib
 
 lib:
 	$(CARGO) build --release
 	ln -sf librte.so $(LIBRARY)/librte.so.0
+	bindings/native_libs.sh $(LIBRARY) >$(LIBRARY)/librte.libs
+
+PREFIX ?= /usr/local
+LIBDIR ?= lib
+export PREFIX LIBDIR DESTDIR
+BUILT := $(if $(and $(filter file,$(origin LIBRARY)),$(shell command -v $(CARGO))),lib)
+
+install: $(BUILT)
+	LIBRARY="$(LIBRARY)" bindings/install.sh install
+
+uninstall:
+	bindings/install.sh uninstall
 
 demo: lib
 	$(MAKE) -C examples_c demo
