@@ -6,6 +6,8 @@
 #   make install PREFIX=/usr/local LIBDIR=lib DESTDIR=
 #                puts library, headers, pkg-config and CMake files there; without cargo what make lib has built before.
 #                make uninstall takes them away. LIBRARY=folder: of another build
+#   make dist    packs it all for who has no cargo: target/dist/rte-VERSION-TARGET.tar.gz, which says what glibc it needs;
+#                GLIBC=2.17: linked for that one (fetches zig and cargo-zigbuild)
 #   make header  writes include/rte.h anew from src/abi
 #   make docs    makes pages of include/rte.h, target/docs/html: needs doxygen
 #   make fuzz    runs the hosts of fuzz/ under libFuzzer, FUZZ_SECONDS (60) each; installs cargo-fuzz if it is not there
@@ -15,7 +17,7 @@
 CARGO ?= cargo
 LIBRARY := target/release
 
-.PHONY: all lib install uninstall demo test model header docs fuzz mutants bench clean
+.PHONY: all lib install uninstall dist demo test model header docs fuzz mutants bench clean
 
 all: lib
 
@@ -34,6 +36,29 @@ install: $(BUILT)
 
 uninstall:
 	bindings/install.sh uninstall
+
+DIST ?= target/dist
+export DIST
+
+ifdef GLIBC
+# The unwinder must be that of the host, libgcc_s, else an exception of its own that reaches the library crashes it; zig would
+# link one of its own.
+ZIG := target/zig
+OLD := $(shell uname -m)-unknown-linux-gnu
+OLD_FLAGS = -C link-arg=$(shell $(CC) -print-file-name=libgcc_s.so.1) -C link-arg=-Wl,--allow-shlib-undefined
+
+dist: $(ZIG)/bin/cargo-zigbuild
+	PATH="$(CURDIR)/$(ZIG)/bin:$$PATH" RUSTFLAGS="$(OLD_FLAGS)" \
+	    $(CARGO) zigbuild --release --lib --target $(OLD).$(GLIBC) --target-dir target/old
+	LIBRARY=target/old/$(OLD)/release GLIBC=$(GLIBC) bindings/dist.sh
+
+$(ZIG)/bin/cargo-zigbuild:
+	python3 -m venv $(ZIG)
+	$(ZIG)/bin/pip install --quiet cargo-zigbuild ziglang
+else
+dist: $(BUILT)
+	LIBRARY="$(LIBRARY)" bindings/dist.sh
+endif
 
 demo: lib
 	$(MAKE) -C examples_c demo
