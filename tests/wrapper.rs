@@ -1,9 +1,9 @@
 //! `rte.hpp`: C++17 and later, without a warning, in any number of files of a program, with or without exceptions. What
-//! it promises beside `rte.h` is checked by `tests/cpp/wrapper.cpp`.
+//! it promises beside `rte.h` is checked by `tests/cpp/wrapper.cpp` and `wrapper_model.cpp`.
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::{CPP_WARNINGS, Language, WARNINGS, Watch, has_tool, link_options, root, run, scratch};
@@ -44,54 +44,151 @@ int main()
 }
 "#;
 
-fn check(command: &str, standard: &str, options: &[&str]) {
+/// Of a program in which other files are compiled without exceptions.
+const THROWS: &str = r#"
+#include "rte.hpp"
+
+int thrown();
+
+int thrown()
+{
+    rte::model model("throws");
+    model.sessions(1).chunk_bytes(1).hot("hot", [](rte::batch) { throw 1; }).seed([](rte::batch) {});
+    rte::engine engine = rte::engine::make(std::move(model)).or_throw();
+    if (engine.push(rte::attach(1)) != RTE_OK || engine.tick() != RTE_OK) return -1;
+    int told = 0;
+    for (const rte::output &out : engine.outputs()) told += out.kind() == RTE_TICK_FAILED && out.status() == RTE_ERR_CALLBACK ? 1 : 0;
+    try {
+        (void)rte::engine::make(rte::model("no rows")).or_throw();
+    } catch (const rte::exception &why) {
+        told += why.status() == RTE_ERR_ARGUMENT ? 1 : 0;
+    }
+    return told;
+}
+"#;
+
+const CATCHES_NOTHING: &str = r#"
+#include "rte.hpp"
+
+int thrown();
+
+int main()
+{
+    rte::model model("does not throw");
+    model.sessions(1).chunk_bytes(1).hot("hot", [](rte::batch) {}).seed([](rte::batch) {});
+    rte::engine engine = rte::engine::make(std::move(model)).or_throw();
+    if (engine.push(rte::attach(1)) != RTE_OK || engine.tick() != RTE_OK) return 1;
+    return thrown() == 2 ? 0 : 1;
+}
+"#;
+
+/// As strict as a careful user's build in C++.
+fn compiler(command: &str, standard: &str) -> Command {
+    let mut build = Command::new(command);
+    build.arg(format!("-std={standard}")).args(WARNINGS).args(CPP_WARNINGS);
+    build.args(["-Wnon-virtual-dtor", "-Woverloaded-virtual"]).arg("-I").arg(root().join("include"));
+    build
+}
+
+fn compilers() -> Vec<String> {
+    let mut all = vec![Language::Cpp.compiler()];
+    if has_tool("clang++") {
+        all.push("clang++".to_string());
+    }
+    all
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn two_files_and_a_main(command: &str, standard: &str, options: &[&str]) {
     // Tests run beside each other: a folder for each.
-    let folder = scratch(&["wrapper", command, standard, &options.concat()].join(" "));
-    let write = |name: &str, text: &str| {
-        let path = folder.join(format!("{name}.cpp"));
-        std::fs::write(&path, text).unwrap();
-        path
-    };
+    let folder = scratch(&["two files", command, standard, &options.concat()].join(" "));
     let files = [
-        write("first", &USER.replace("NAME", "first")),
-        write("second", &USER.replace("NAME", "second")),
-        write("main", MAIN),
+        write(&folder, "first.cpp", &USER.replace("NAME", "first")),
+        write(&folder, "second.cpp", &USER.replace("NAME", "second")),
+        write(&folder, "main.cpp", MAIN),
     ];
     let program = folder.join("program");
-    let mut build = Command::new(command);
-    build
-        .arg(format!("-std={standard}"))
-        .args(WARNINGS)
-        .args(CPP_WARNINGS)
-        .args(["-Wsign-conversion", "-Wold-style-cast"]);
-    build.args(options).arg("-I").arg(root().join("include"));
-    build.args(files).arg("-o").arg(&program).args(link_options(&folder));
+    let mut build = compiler(command, standard);
+    build.args(options).args(files).arg("-o").arg(&program).args(link_options(&folder));
     run(build, &folder).expect_success();
     run(Command::new(program), &folder).expect_success();
 }
 
+const STANDARDS: [&str; 3] = ["c++17", "c++20", "c++2b"];
+
 #[test]
-fn it_compiles_as_every_standard_from_cpp17_on() {
-    for standard in ["c++17", "c++20", "c++2b"] {
-        check(&Language::Cpp.compiler(), standard, &[]);
-        if has_tool("clang++") {
-            check("clang++", standard, &[]);
+fn it_compiles_as_every_standard_from_cpp17_on_in_any_number_of_files() {
+    for command in compilers() {
+        for standard in STANDARDS {
+            two_files_and_a_main(&command, standard, &[]);
+        }
+    }
+}
+
+#[test]
+fn all_of_it_works_as_every_standard() {
+    for command in compilers() {
+        for standard in STANDARDS {
+            let folder = scratch(&["model", &command, standard].join(" "));
+            let program = folder.join("program");
+            let mut build = compiler(&command, standard);
+            build.arg(root().join("tests/cpp/wrapper_model.cpp")).arg("-o").arg(&program).args(link_options(&folder));
+            run(build, &folder).expect_success();
+            let mut program = Command::new(program);
+            program.current_dir(&folder);
+            run(program, &folder).expect_success().expect("every check", |it| it.output.ends_with(MODEL_CHECKS));
         }
     }
 }
 
 #[test]
 fn it_needs_neither_exceptions_nor_run_time_types() {
-    check(&Language::Cpp.compiler(), "c++17", &["-fno-exceptions", "-fno-rtti"]);
+    for command in compilers() {
+        for standard in ["c++17", "c++2b"] {
+            two_files_and_a_main(&command, standard, &["-fno-exceptions", "-fno-rtti"]);
+        }
+    }
+}
+
+/// The linker takes one of each function that both files have. It must not be that of the file that catches nothing.
+#[test]
+fn files_with_and_without_exceptions_are_of_one_program() {
+    let folder = scratch("mixed");
+    let throws = write(&folder, "throws.cpp", THROWS);
+    let catches_nothing = write(&folder, "catches_nothing.cpp", CATCHES_NOTHING);
+    let objects = [(throws, "throws.o", "-fexceptions"), (catches_nothing, "catches_nothing.o", "-fno-exceptions")];
+    for (source, object, option) in &objects {
+        let mut build = compiler(&Language::Cpp.compiler(), "c++17");
+        build.args(["-O0", option, "-c"]).arg(source).arg("-o").arg(folder.join(object));
+        run(build, &folder).expect_success();
+    }
+    for order in [[0, 1], [1, 0]] {
+        let program = folder.join(format!("program{}", order[0]));
+        let mut link = Command::new(Language::Cpp.compiler());
+        link.args(order.map(|at: usize| folder.join(objects[at].1))).arg("-o").arg(&program);
+        link.args(link_options(&folder));
+        run(link, &folder).expect_success();
+        run(Command::new(program), &folder).expect_success();
+    }
 }
 
 #[test]
 fn what_it_promises_beside_the_c_header() {
-    let folder = scratch("wrapper");
-    for watch in Watch::ALL {
-        let Some(finished) = watch.build_and_run(Path::new("tests/cpp/wrapper.cpp"), "c++17", &folder) else {
-            continue;
-        };
-        finished.expect_success().expect("every check", |it| it.output.ends_with("42 checks, 0 failed\n"));
+    for (name, checks) in [("wrapper", "70 checks, 0 failed\n"), ("wrapper_model", MODEL_CHECKS)] {
+        let folder = scratch(name);
+        let source = format!("tests/cpp/{name}.cpp");
+        for watch in Watch::ALL {
+            let Some(finished) = watch.build_and_run(Path::new(&source), "c++17", &folder) else {
+                continue;
+            };
+            finished.expect_success().expect("every check", |it| it.output.ends_with(checks));
+        }
     }
 }
+
+const MODEL_CHECKS: &str = "32 checks, 0 failed\n";

@@ -1,22 +1,11 @@
 // What rte.hpp promises beside rte.h: nothing that a callback throws gets far, everything goes once, keys have types.
+// wrapper_model.cpp: the ways to describe a model, and to drive one.
 #include "rte.hpp"
+#include "check.hpp"
 #include <cstdio>
 #include <string>
 
 namespace {
-
-int checks = 0, failures = 0;
-
-void check(const std::string &name, bool holds, int line)
-{
-    ++checks;
-    failures += !holds;
-    std::printf("%s: %s (line %d)\n", name.c_str(), holds ? "ok" : "FAILED", line);
-}
-
-#define CHECK(name, condition) check((name), (condition), __LINE__)
-#define EQUAL(name, seen, expected) check((name), (seen) == (expected), __LINE__)
-
 
 struct Camera {
     float        at[3];
@@ -190,6 +179,90 @@ void lives()
     EQUAL("or_throw throws it", thrown, RTE_ERR_ARGUMENT);
 }
 
+// Each type that owns something, after a move from it, to it, and to itself.
+void moves()
+{
+    const auto live = [] {
+        auto       witness = std::make_shared<Witness>();
+        rte::model model   = simple();
+        model.hot("hot", witness, &Witness::run).encode("encode", [](rte::batch) {});
+        return model;
+    };
+    const auto same = [](auto &object) -> auto & { return object; };
+    {
+        rte::engine one = rte::engine::make(live()).or_throw(), two = rte::engine::make(live()).or_throw();
+        one = std::move(same(one));
+        CHECK("an engine that was moved to itself is well", one && one.tick() == RTE_OK);
+        one = std::move(two);
+        EQUAL("what stood in an engine's place is freed at once", Witness::alive, 1);
+        CHECK("an engine that was moved from is none", !two && two.raw() == nullptr);
+        rte::output out;
+        EQUAL("it answers a push", two.push(rte::attach(1)), RTE_ERR_ARGUMENT);
+        EQUAL("a pop", two.pop(out), RTE_ERR_ARGUMENT);
+        EQUAL("a wait", two.wait(), RTE_ERR_ARGUMENT);
+        EQUAL("a tick", two.tick(), RTE_ERR_ARGUMENT);
+        EQUAL("a start", two.start().status(), RTE_ERR_ARGUMENT);
+        EQUAL("a stop", two.stop().status(), RTE_ERR_ARGUMENT);
+        CHECK("both infos, and what is there to pop", two.info().ticks == 0 && two.info(1).status() == RTE_ERR_ARGUMENT && two.outputs().begin() == two.outputs().end());
+        two = rte::engine::make(live()).or_throw();
+        EQUAL("and may be assigned to", two.tick(), RTE_OK);
+        rte_engine *const raw = two.release();
+        CHECK("a handle that was released is the caller's", !two && Witness::alive == 2);
+        two = rte::engine(raw);
+    }
+    EQUAL("all of them are gone", Witness::alive, 0);
+    {
+        rte::engine engine = rte::engine::make(live()).or_throw();
+        (void)engine.push(rte::attach(1));
+        (void)engine.tick();
+        (void)engine.tick();
+        rte::output one, two;
+        while (engine.pop(one) == RTE_OK && !one.is_chunk()) {}
+        (void)engine.pop(two);
+        EQUAL("two are held", engine.info(1)->held, 2U);
+        one = std::move(same(one));
+        CHECK("an output that was moved to itself is whole", one.is_chunk() && one.index() == 0 && one.data().size() == 1);
+        one = std::move(two);
+        CHECK("the last one was given back at once", one.index() == 1 && engine.info(1)->held == 1);
+        two.release();
+        CHECK("one that was moved from is empty, and is not given back", two.kind() == 0 && two.data().empty() && engine.info(1)->held == 1);
+        rte_output raw = {};
+        rte::output three(std::move(one));
+        (void)engine.tick();
+        while (rte_outbox_pop(engine.raw(), &raw) == RTE_OK && raw.kind != RTE_CHUNK) rte_output_release(&raw, nullptr);
+        three = rte::output(raw);
+        CHECK("a record of C is taken", raw.owner == nullptr && three.index() == 2);
+        three.release();
+        three.release();
+        EQUAL("and goes back once", engine.info(1)->held, 0U);
+    }
+    {
+        rte::model one = live(), two = live();
+        one = std::move(same(one));
+        rte::model three(std::move(two));
+        one = std::move(three);
+        EQUAL("a model that stood in another's place is gone", Witness::alive, 1);
+        const auto none = rte::engine::make(std::move(two));
+        CHECK("a model that was moved from is refused in words", none.status() == RTE_ERR_ARGUMENT && none.error().message == "model: it was moved from");
+        rte_model raw = one.release();
+        EQUAL("a model that was released is the caller's", Witness::alive, 1);
+        raw.destroy(raw.user);
+        two = live();
+        CHECK("one that was moved from may be assigned to", static_cast<bool>(rte::engine::make(std::move(two))));
+    }
+    EQUAL("no model is left", Witness::alive, 0);
+    {
+        rte::result<rte::engine> one = rte::engine::make(live()), two = rte::engine::make(rte::model("no"));
+        one = std::move(same(one));
+        CHECK("a result that was moved to itself is whole", one && one->tick() == RTE_OK);
+        two = std::move(one);
+        CHECK("a result is moved with its engine", two && two->tick() == RTE_OK && two.status() == RTE_OK);
+        const rte::result<rte_session_info> none = two->info(1);
+        CHECK("an answer that is none says why", !none && none.status() == RTE_ERR_UNKNOWN && none.error().message == rte_status_message(RTE_ERR_UNKNOWN));
+    }
+    EQUAL("no engine is left", Witness::alive, 0);
+}
+
 void threads()
 {
     rte::model model = simple();
@@ -216,7 +289,7 @@ int main()
     values();
     lending();
     lives();
+    moves();
     threads();
-    std::printf("%d checks, %d failed\n", checks, failures);
-    return failures != 0;
+    return finish();
 }
