@@ -1,10 +1,10 @@
 #!/bin/sh
-# What the tests need beyond cargo, gcc, g++, make and python3: valgrind, cmake, pkg-config, clang, binutils, doxygen. Installs
-# what is missing.
+# What the tests need beyond cargo, gcc, g++, make and python3: valgrind, cmake, pkg-config, clang, clang-tidy, binutils,
+# doxygen. Installs what is missing.
 set -eu
 
 missing=
-for tool in valgrind cmake pkg-config clang nm readelf doxygen; do
+for tool in valgrind cmake pkg-config clang clang-tidy nm readelf doxygen; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
 done
 [ -n "$missing" ] || exit 0

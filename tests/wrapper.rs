@@ -192,3 +192,15 @@ fn what_it_promises_beside_the_c_header() {
 }
 
 const MODEL_CHECKS: &str = "32 checks, 0 failed\n";
+
+#[test]
+fn it_is_tidy() {
+    if !has_tool("clang-tidy") {
+        return;
+    }
+    let folder = scratch("tidy");
+    let mut tidy = Command::new("clang-tidy");
+    tidy.arg("--quiet").arg(root().join("tests/cpp/wrapper_model.cpp"));
+    tidy.args(["--", "-std=c++17", "-I"]).arg(root().join("include"));
+    run(tidy, &folder).expect_success();
+}
