@@ -1,12 +1,12 @@
-//! `rte.hpp`: C++17 and later, without a warning, in any number of files of a program, with or without exceptions. What
-//! it promises beside `rte.h` is checked by `tests/cpp/wrapper.cpp` and `wrapper_model.cpp`.
+//! `rte.hpp`: C++17 and later, without a warning, in any number of files of a program, with or without exceptions, at the
+//! cost of C. What it promises beside `rte.h` is checked by `tests/cpp/wrapper.cpp` and `wrapper_model.cpp`.
 
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{CPP_WARNINGS, Language, WARNINGS, Watch, has_tool, link_options, root, run, scratch};
+use support::{Build, CPP_WARNINGS, Language, WARNINGS, Watch, has_tool, link_options, root, run, scratch};
 
 const USER: &str = r#"
 #include "rte.hpp"
@@ -203,4 +203,37 @@ fn it_is_tidy() {
     tidy.arg("--quiet").arg(root().join("tests/cpp/wrapper_model.cpp"));
     tidy.args(["--", "-std=c++17", "-I"]).arg(root().join("include"));
     run(tidy, &folder).expect_success();
+}
+
+/// Instructions in `pop_all` of a program, those of what it calls included, and what it printed.
+fn instructions_of_pop_all(source: &str, standard: &str) -> (u64, String) {
+    let source = Path::new(source);
+    let folder = scratch(&format!("count {}", source.extension().unwrap().to_string_lossy()));
+    let program = Build { source, standard, options: &["-O2"], folder: &folder }.link();
+    let counts = folder.join("counts");
+    let mut count = Command::new("valgrind");
+    count.args(["--quiet", "--tool=callgrind", "--toggle-collect=pop_all"]);
+    count.arg(format!("--callgrind-out-file={}", counts.display())).arg(program);
+    let finished = run(count, &folder).expect_success();
+    let counts = std::fs::read_to_string(counts).unwrap();
+    let total = counts.lines().find_map(|line| line.strip_prefix("totals: ")).expect("a line of totals");
+    (total.parse().unwrap(), finished.output)
+}
+
+#[test]
+fn a_loop_of_pops_costs_what_it_costs_in_c() {
+    const OUTPUTS: u64 = 64 * 65; // 64 notices, 64 chunks of 64 sessions
+    if !has_tool("valgrind") {
+        return;
+    }
+    let (c, printed_by_c) = instructions_of_pop_all("tests/c/pop_loop.c", "c99");
+    let (cpp, printed_by_cpp) = instructions_of_pop_all("tests/cpp/pop_loop.cpp", "c++17");
+    let [each, more] = [c, cpp - c.min(cpp)].map(|count| count as f64 / OUTPUTS as f64);
+    println!(
+        "a pop and its release: {each:.0} instructions in C, {more:.1} more in C++ ({:.2} %)",
+        100.0 * more / each
+    );
+    assert_eq!(printed_by_c, printed_by_cpp, "both must pop the same");
+    assert!(c > OUTPUTS * 50, "too few to be pops and releases: {c}");
+    assert!(cpp * 100 < c * 102, "{cpp} instructions in C++, {c} in C");
 }
