@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Watch, read, scratch};
+use support::{Build, Watch, read, scratch};
 
 #[test]
 fn the_host_in_the_readme_works() {
