@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::cohort::{Cohort, Outlook, Plan, Progress};
+use super::cohort::{Cohort, Plan, Progress};
+use super::outlook::Outlook;
 use super::shared::Shared;
 use crate::lane::Trouble;
 use crate::telemetry::{Counters, Level};

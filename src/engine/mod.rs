@@ -11,6 +11,7 @@ mod flight;
 mod handle;
 mod herald;
 mod hold;
+mod outlook;
 mod replay;
 mod residents;
 mod seeding;
@@ -22,8 +23,9 @@ mod silence;
 mod step;
 mod tracing;
 
-pub use cohort::{Cohort, Outlook, Plan, Progress};
+pub use cohort::{Cohort, Plan, Progress};
 pub use drive::Settings;
 pub use handle::{Body, Engine, Failure};
+pub use outlook::Outlook;
 pub use serve::{Saying, Serving, What};
 pub use shared::{OnOutput, Shared};
