@@ -1,7 +1,8 @@
 //! Sizes, offsets and constants: C, Rust and `golden/layout.txt` agree.
 //!
 //! The C side is generated from `rte.h`, so it has every struct, field, macro and status that a user sees; the Rust side
-//! is listed here. `RTE_BLESS=1 cargo test --test layout` writes the golden file.
+//! is listed here. `RTE_BLESS=1 cargo test --test layout` writes the golden file where an older host goes on working with
+//! what it says; `RTE_BLESS=break` where not, which an ABI version that is in a release does not allow.
 #![cfg(target_pointer_width = "64")]
 
 mod support;
@@ -9,6 +10,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::mem::{align_of, offset_of, size_of};
+use std::path::Path;
 use std::process::Command;
 
 use rte::abi::{info, log, message, model, options, output, reference, status, version};
@@ -58,8 +60,10 @@ fn constants(header: &str) -> Vec<&str> {
     macros.chain(codes.map(|(name, _)| name.trim())).collect()
 }
 
-fn c_layout() -> String {
-    let header = without_comments(&read("include/rte.h"));
+/// What a C compiler says of a header.
+fn c_layout(header: &str, folder: &Path) -> String {
+    std::fs::write(folder.join("rte.h"), header).unwrap(); // found before the repository's
+    let header = without_comments(header);
     let mut source = String::from("#include \"rte.h\"\n#include <stdio.h>\n\n");
     source += "#define ALIGN(type) offsetof(struct { char first; type second; }, second)\n\nint main(void)\n{\n";
     for (name, fields) in structs(&header) {
@@ -74,11 +78,10 @@ fn c_layout() -> String {
     }
     source += "    return 0;\n}\n";
 
-    let folder = scratch("layout");
     let path = folder.join("layout.c");
     std::fs::write(&path, source).unwrap();
-    let program = Build { source: &path, standard: "c99", options: &[], folder: &folder }.link();
-    run(Command::new(program), &folder).expect_success().output
+    let program = Build { source: &path, standard: "c99", options: &[], folder }.link();
+    run(Command::new(program), folder).expect_success().output
 }
 
 // ---- Rust
@@ -393,14 +396,74 @@ fn expect_same((a_name, a): (&str, &str), (b_name, b): (&str, &str)) {
 
 #[test]
 fn c_and_rust_and_the_golden_file_agree() {
-    let (c, rust) = (c_layout(), rust_layout());
+    let (c, rust) = (c_layout(&read("include/rte.h"), &scratch("layout")), rust_layout());
     assert!(c.lines().count() > 200, "the header was not understood:\n{c}");
     expect_same(("C", &c), ("Rust", &rust));
-    if std::env::var_os("RTE_BLESS").is_some() {
+    if let Some(bless) = std::env::var_os("RTE_BLESS") {
+        let was = read(GOLDEN);
+        let broken = broken(&was, &c);
+        assert!(broken.is_empty() || bless == "break", "older hosts break, RTE_BLESS=break writes it: {broken:#?}");
         let head = "# `struct size align`, `struct.field offset size`, `constant value`; 64-bit pointers; the header's order.\n";
         std::fs::write(root().join(GOLDEN), format!("{head}{c}")).unwrap();
     }
     expect_same(("C", &c), (GOLDEN, &read(GOLDEN)));
+}
+
+/// What a host that was compiled with the layout `old` would get wrong in a library with the layout `new`: each line of `old`
+/// must still hold, but that structs with a size of their own may have grown. New names are no matter.
+fn broken<'a>(old: &'a str, new: &str) -> Vec<&'a str> {
+    let numbers = |line: &str| line.split(' ').skip(1).map(|number| number.parse().unwrap()).collect::<Vec<i64>>();
+    let has_grown = |line: &str| {
+        let name = line.split(' ').next().unwrap();
+        let now = new.lines().find(|line| line.split(' ').next() == Some(name)).map(numbers);
+        let sized = old.contains(&format!("\n{name}.struct_size 0 4\n"));
+        let was = numbers(line);
+        sized && now.is_some_and(|now| now[0] >= was[0] && now[1] == was[1])
+    };
+    missing(old, new).into_iter().filter(|line| !has_grown(line)).collect()
+}
+
+/// The header with another text in one place.
+fn changed(from: &str, to: &str) -> String {
+    let header = read("include/rte.h");
+    let (before, after) = header.split_once(from).unwrap_or_else(|| panic!("no {from}"));
+    format!("{before}{to}{after}")
+}
+
+#[test]
+fn a_field_at_the_end_of_a_descriptor_breaks_no_older_host() {
+    let golden = read(GOLDEN);
+    for (at, name) in ["rte_engine_options", "rte_model", "rte_session_info", "rte_batch"].into_iter().enumerate() {
+        let end = format!("}} {name};");
+        let appended = c_layout(&changed(&end, &format!("uint64_t more;\n{end}")), &scratch(&format!("append_{at}")));
+        assert_eq!(broken(&golden, &appended), Vec::<&str>::new(), "{name}");
+        let seen = missing(&appended, &golden);
+        assert!(seen.iter().any(|line| line.starts_with(&format!("{name}.more "))), "to be blessed: {seen:?}");
+    }
+}
+
+#[test]
+fn a_field_in_between_a_larger_record_and_another_constant_do() {
+    let golden = read(GOLDEN);
+    let (options, message, model) = ("struct rte_engine_options {", "} rte_message;", "} rte_model;");
+    let changes = [
+        ("rte_engine_options.lanes ", options, format!("{options}\nuint32_t first;")),
+        ("rte_message 96 ", message, format!("uint64_t more;\n{message}")),
+        (
+            "rte_model.struct_size 0 4",
+            "{\n    /// sizeof(rte_model).\n    uint32_t struct_size;",
+            "{ uint64_t struct_size;".into(),
+        ),
+        ("RTE_DETACH 2", "#define RTE_DETACH 2", "#define RTE_DETACH 8".into()),
+        ("rte_model ", model, format!("long double wide;\n{model}")),
+    ];
+    for (at, (breaks, from, to)) in changes.iter().enumerate() {
+        let layout = c_layout(&changed(from, to), &scratch(&format!("break_{at}")));
+        let broken = broken(&golden, &layout);
+        assert!(broken.iter().any(|line| line.starts_with(breaks)), "{breaks}: {broken:?}");
+    }
+    let without = golden.lines().filter(|line| !line.starts_with("rte_error.status")).collect::<Vec<_>>().join("\n");
+    assert_eq!(broken(&golden, &without), ["rte_error.status 0 4"]);
 }
 
 /// Records stand in users' arrays: they never change size.
