@@ -8,6 +8,7 @@
 #                make uninstall takes them away. LIBRARY=folder: of another build
 #   make dist    packs it all for who has no cargo: target/dist/rte-VERSION-TARGET.tar.gz, which says what glibc it needs;
 #                GLIBC=2.17: linked for that one (fetches zig and cargo-zigbuild)
+#   make abi     what an older host would notice: the goldens, and with ABI_OLD=librte.so of a release's make abi, abidiff
 #   make header  writes include/rte.h anew from src/abi
 #   make docs    makes pages of include/rte.h, target/docs/html: needs doxygen
 #   make fuzz    runs the hosts of fuzz/ under libFuzzer, FUZZ_SECONDS (60) each; installs cargo-fuzz if it is not there
@@ -17,7 +18,7 @@
 CARGO ?= cargo
 LIBRARY := target/release
 
-.PHONY: all lib install uninstall dist demo test model header docs fuzz mutants bench clean
+.PHONY: all lib install uninstall dist abi demo test model header docs fuzz mutants bench clean
 
 all: lib
 
@@ -74,6 +75,17 @@ test:
 
 model:
 	RUSTFLAGS="--cfg loom" $(CARGO) test --lib --target-dir target/model interleavings
+
+# The types are in the debug information, of which a release has less.
+abi:
+	$(CARGO) test --test header --test layout --test symbols --test abi
+	CARGO_PROFILE_RELEASE_DEBUG=full $(CARGO) build --release --lib --target-dir target/abi
+ifdef ABI_OLD
+	@command -v abidiff || { echo "abidiff is missing: it comes with abigail-tools"; exit 1; }
+	abidiff --no-added-syms $(ABI_OLD) target/abi/release/librte.so
+else
+	@echo "To be kept with a release, as ABI_OLD of the next: target/abi/release/librte.so"
+endif
 
 header:
 	RTE_BLESS=1 $(CARGO) test --test header

@@ -37,7 +37,7 @@ pub mod info;
 mod backend;
 mod clock;
 mod cuda;
-mod descriptor;
+pub mod descriptor;
 mod guard;
 mod manifest;
 mod mistake;
