@@ -191,7 +191,13 @@ fn what_it_promises_beside_the_c_header() {
     }
 }
 
-const MODEL_CHECKS: &str = "32 checks, 0 failed\n";
+#[test]
+fn nothing_allocates_once_the_engine_is_made() {
+    let finished = Watch::Plain.build_and_run(Path::new("tests/cpp/steady.cpp"), "c++17", &scratch("steady"));
+    finished.unwrap().expect_success();
+}
+
+const MODEL_CHECKS: &str = "37 checks, 0 failed\n";
 
 #[test]
 fn it_is_tidy() {

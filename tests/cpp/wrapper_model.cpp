@@ -278,6 +278,43 @@ void a_block()
     EQUAL("a block is the outputs of all rows", right, std::size_t{192});
 }
 
+// A batch that is the whole arena, and rows that say what is to become of them.
+void rows()
+{
+    std::uint32_t ranged = 0, whole = 0;
+    rte_status    why    = RTE_OK;
+    rte::model    model("rows");
+    model.sessions(8).chunk_bytes(8).flags(RTE_MODEL_DENSE)
+        .hot("hot", [&](rte::batch batch) {
+            whole = batch.count();
+            for (rte::row row : batch) {
+                ++ranged;
+                if (row.age() == 2) row.fail(-1007);
+                else row.finish(1);
+            }
+        })
+        .detach([&](rte::batch batch) { for (rte::row row : batch) why = row.status(); });
+    rte::engine engine = rte::engine::make(std::move(model)).or_throw();
+    (void)engine.push(rte::attach(5).user(6));
+    for (int i = 0; i < 3; ++i) (void)engine.tick();
+    CHECK("rows that are padding are left out", whole == 8 && ranged == 3);
+    int failed = 0, chunks = 0;
+    for (const rte::output &out : engine.outputs()) {
+        chunks += out.is_chunk() && out.user() == 6 ? 1 : 0;
+        failed += out.kind() == RTE_ROW_FAILED && out.session() == 5 && out.status() == -1007 ? 1 : 0;
+    }
+    CHECK("a row fails alone", failed == 1 && chunks == 2);
+    EQUAL("what a range has gone past is given back", engine.info(5)->held, 0U);
+    (void)engine.push(rte::detach(5));
+    (void)engine.tick();
+    EQUAL("detach is told why", why, -1007);
+    const bool kinds = rte::attach(1).raw().kind == RTE_ATTACH && rte::detach(1).raw().flags == 0 && rte::drain(1).raw().kind == RTE_DETACH
+                    && rte::drain(1).raw().flags == RTE_DRAIN && rte::reset(1).raw().kind == RTE_RESET && rte::action(1).raw().flags == 0
+                    && rte::partial(1).raw().kind == RTE_ACTION && rte::partial(1).raw().flags == RTE_PARTIAL && rte::pause(1).raw().kind == RTE_PAUSE
+                    && rte::resume(1).generation(3).raw().kind == RTE_RESUME && rte::resume(1).generation(3).raw().generation == 3;
+    CHECK("each message is of its kind", kinds);
+}
+
 void views()
 {
     std::vector<std::uint64_t>           due = {2, 3};
@@ -381,6 +418,7 @@ int main() // NOLINT(bugprone-exception-escape): what comes out here fails the t
     a_loop();
     a_device();
     a_block();
+    rows();
     views();
     a_replica();
     a_record();
