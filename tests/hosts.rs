@@ -25,7 +25,7 @@ fn hello() {
     run_everywhere("tests/hosts/01_hello.c", C, "hello", "session 8 chunk 0: ");
 }
 
-/// CUDA lanes are not in this version: it compiles and that is all.
+/// Its kernels are declared and no more (06_cuda has some): it compiles, and that is all.
 #[test]
 fn a_world_model_on_cuda_streams_compiles() {
     let folder = scratch("three_stages");
