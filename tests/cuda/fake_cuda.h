@@ -11,6 +11,7 @@
  *   FAKE_CUDA_FORGIVE=RULE,...           These are not looked at.
  *   FAKE_CUDA_LOG=PATH                   Appends the log to a file, a line for each entry.
  *   FAKE_CUDA_DEVICES=N|none             2. none: cuInit fails with 100; 0: it does not, and counts none.
+ *   CUDA_VISIBLE_DEVICES=-1              As for any driver: none.
  *   FAKE_CUDA_VERSION=N                  12040.
  *   FAKE_CUDA_PRIORITIES=N               The greatest priority: -5; 0: there are none. The least is 0.
  *   FAKE_CUDA_MEMORY=BYTES               Of each device, and what can be page-locked: 4 GiB.

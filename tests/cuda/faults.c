@@ -235,7 +235,9 @@ void fake_read_environment(void)
 {
     struct settings *settings = &world.settings;
     const char      *devices = getenv("FAKE_CUDA_DEVICES"), *priorities = getenv("FAKE_CUDA_PRIORITIES");
-    bool             is_none = devices != NULL && strcmp(devices, "none") == 0;
+    const char      *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const bool       is_hidden = visible != NULL && strcmp(visible, "-1") == 0;
+    const bool       is_none = is_hidden || (devices != NULL && strcmp(devices, "none") == 0);
 
     settings->devices = is_none ? -1 : (int)number_or("FAKE_CUDA_DEVICES", 2);
     if (settings->devices > MOST_DEVICES) refuse("FAKE_CUDA_DEVICES", devices);
