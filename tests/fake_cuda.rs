@@ -17,9 +17,14 @@ const SANITIZERS: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-rec
 static DRIVER: LazyLock<PathBuf> = LazyLock::new(|| cuda::build(&scratch("plain"), &[], PLAIN));
 static WATCHED_DRIVER: LazyLock<PathBuf> = LazyLock::new(|| cuda::build(&scratch("watched"), &[], SANITIZERS));
 
+/// The driver that was built so.
+fn driver(options: &[&str]) -> &'static Path {
+    if options.is_empty() { &DRIVER } else { &WATCHED_DRIVER }
+}
+
 /// Builds one of `cuda/checks`.
 fn build(name: &str, folder: &Path, options: &[&str]) -> PathBuf {
-    let driver = if options.is_empty() { &DRIVER } else { &WATCHED_DRIVER };
+    let driver = driver(options);
     let program = folder.join(name);
     let mut compiler = Command::new(Language::C.compiler());
     compiler.args(["-std=c11", "-D_GNU_SOURCE", "-g", "-O1"]).args(WARNINGS).args(C_WARNINGS).args(options);
@@ -34,7 +39,9 @@ fn build(name: &str, folder: &Path, options: &[&str]) -> PathBuf {
 fn expect_checks(name: &str, count: usize) {
     for options in [PLAIN, SANITIZERS] {
         let folder = scratch(&format!("{name} {}", options.len()));
-        let finished = run(Command::new(build(name, &folder, options)), &folder).expect_success();
+        let mut command = Command::new(build(name, &folder, options));
+        cuda::with_driver(&mut command, driver(options));
+        let finished = run(command, &folder).expect_success();
         let names: Vec<&str> = finished.output.lines().filter_map(|line| line.strip_suffix(": ok")).collect();
         let distinct: BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!((distinct.len(), names.len()), (count, count), "{}", finished.output);
@@ -76,7 +83,7 @@ impl Process {
 
     fn run(&self, what: &str, environment: &[(&str, &str)]) -> Finished {
         let mut command = Command::new(&self.program);
-        command.arg(what).envs(environment.iter().copied());
+        cuda::with_driver(command.arg(what).envs(environment.iter().copied()), driver(PLAIN));
         run(command, &self.folder)
     }
 

@@ -373,8 +373,8 @@ pub unsafe extern "C" fn rte_engine_stop(
 /// returns at once. What that thread is in may return later: no callback of the model, not even `destroy`, and no function
 /// of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this engine, or while another
 /// thread is in rte_engine_tick, step or replay: only asks for the stop and logs an error; free it later, on that thread.
-/// NULL is fine. Outputs not yet released stay valid; waits for the streams on which others
-/// were. No other call on this engine may run or come after.
+/// NULL is fine. Outputs not yet released stay valid; waits for the streams on which others were. No other call on this
+/// engine may run or come after.
 ///
 /// Threads: any; of an engine driven by tick or step: that thread. Callbacks: see above.
 #[unsafe(no_mangle)]

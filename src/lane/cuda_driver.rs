@@ -15,7 +15,7 @@ const OUT_OF_MEMORY: i32 = 2;
 const NOT_READY: i32 = 600;
 
 /// What a driver is called where it is installed. (Not `libcuda.so`: that is what linkers are shown.)
-const NAMES: [&str; 1] = [if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" }];
+const NAME: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
 /// A context, stream or event, as the driver names it.
 pub type Handle = *mut c_void;
@@ -117,26 +117,16 @@ impl Driver {
     }
 
     fn load() -> Result<Driver, String> {
-        let mut why = String::new();
-        for name in NAMES {
-            // SAFETY: the driver's library may be loaded by any process; its constructors ask for nothing.
-            match unsafe { Library::new(name) } {
-                Ok(library) => {
-                    let driver = Driver::of(library).map_err(|what| format!("{name}: {what}"))?;
-                    // SAFETY: before all other calls.
-                    let initialised = unsafe { driver.init(0) };
-                    return match initialised {
-                        Ok(()) => Ok(driver),
-                        Err(refusal) => Err(driver.words(refusal)),
-                    };
-                }
-                Err(error) => {
-                    let words = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
-                    why = format!("no CUDA driver: {words}");
-                }
-            }
-        }
-        Err(why)
+        let no_driver = |error: libloading::Error| {
+            let words = error.source().map_or_else(|| error.to_string(), |source| source.to_string());
+            format!("no CUDA driver: {words}")
+        };
+        // SAFETY: the driver's library may be loaded by any process; its constructors ask for nothing.
+        let library = unsafe { Library::new(NAME) }.map_err(no_driver)?;
+        let driver = Driver::of(library).map_err(|what| format!("{NAME}: {what}"))?;
+        // SAFETY: before all other calls.
+        unsafe { driver.init(0) }.map_err(|refusal| driver.words(refusal))?;
+        Ok(driver)
     }
 
     /// A refusal, in the driver's words.

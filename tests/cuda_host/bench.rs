@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::fake::{Census, Failing, Handle, fake};
 use super::model::{self, CHUNK, Content, NOTE, Nature, PROMPT, STEER, World};
+use super::random::Random;
 use crate::cuda;
 use crate::driver::*;
 use rte::lane::Lanes;
@@ -53,26 +54,6 @@ impl Plan {
             policy: [RTE_DROP_OLDEST, RTE_DROP_NEWEST, RTE_HOLD][(seed >> 9) as usize % 3],
             wrap: None,
         }
-    }
-}
-
-/// Numbers that look random.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub fn below(&mut self, count: u64) -> u64 {
-        self.next() % count
-    }
-
-    pub fn once_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
     }
 }
 

@@ -10,3 +10,5 @@
 pub mod bench;
 pub mod fake;
 pub mod model;
+#[path = "../simulator/random.rs"]
+pub mod random;

@@ -199,9 +199,8 @@ pub fn expect_checks(source: &str, watches: &[Watch], count: usize) {
 pub fn run(mut command: Command, folder: &Path) -> Finished {
     let paths = ["stdout.txt", "stderr.txt"].map(|name| folder.join(name));
     let [output, errors] = paths.each_ref().map(|path| File::create(path).unwrap());
-    // What is not about CUDA does the same on a machine with a device. (The fake driver's own tests are linked with it.)
-    let is_about_cuda = env!("CARGO_CRATE_NAME") == "fake_cuda";
-    if !is_about_cuda && !command.get_envs().any(|(name, _)| name == "LD_LIBRARY_PATH") {
+    // What was given no driver (`cuda::with_driver`) does the same on a machine with a device.
+    if !command.get_envs().any(|(name, _)| name == "LD_LIBRARY_PATH") {
         command.env("CUDA_VISIBLE_DEVICES", "-1");
     }
     let line = format!("{command:?}");
