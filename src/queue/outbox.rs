@@ -453,7 +453,8 @@ impl Outbox {
     /// The end of a turn with the token.
     fn leave(&self, channel: &Channel, row: Row) {
         self.pass_on(channel, row);
-        if channel.chunks.is_empty() && !channel.farewell.is_empty() {
+        // In this order: who sees a farewell sees all chunks that it is to come after.
+        if !channel.farewell.is_empty() && channel.chunks.is_empty() {
             self.part(channel);
         }
     }

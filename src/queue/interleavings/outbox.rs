@@ -162,6 +162,21 @@ fn a_farewell_is_told_once_after_the_last_chunk() {
     }
 }
 
+/// Also where a consumer that has found a row empty stands still, while the engine fills it and says farewell.
+#[test]
+fn a_farewell_waits_for_a_chunk_that_came_after_the_row_was_empty() {
+    in_every_order(2, || {
+        let mut engine = Engine::new(2, Policy::DropOldest);
+        engine.push(1, 0);
+        let consumer = consumer(&engine.outbox, 1);
+        engine.push(1, 1);
+        engine.outbox.farewell(ROW, notice(1));
+        let mut found = consumer.join().unwrap();
+        found.extend(rest(&engine.outbox));
+        assert_eq!(found, [Found::Chunk(1, 0, 0), Found::Chunk(1, 1, 0), Found::Notice(1)]);
+    });
+}
+
 #[test]
 fn a_farewell_that_is_taken_back_is_not_told_too() {
     in_every_order(2, || {
