@@ -27,12 +27,12 @@ impl Rows {
 
     /// Whether `row` is in it.
     pub fn has(&self, row: Row) -> bool {
-        self.words[row.at() / 64] >> (row.at() % 64) & 1 != 0
+        self.words[row.word()] & row.bit() != 0
     }
 
     /// Adds `row`; false if it was in.
     pub fn add(&mut self, row: Row) -> bool {
-        let (word, bit) = (&mut self.words[row.at() / 64], 1 << (row.at() % 64));
+        let (word, bit) = (&mut self.words[row.word()], row.bit());
         let new = *word & bit == 0;
         *word |= bit;
         self.count += u32::from(new);
@@ -41,7 +41,7 @@ impl Rows {
 
     /// Takes `row` out; false if it was not in.
     pub fn remove(&mut self, row: Row) -> bool {
-        let (word, bit) = (&mut self.words[row.at() / 64], 1 << (row.at() % 64));
+        let (word, bit) = (&mut self.words[row.word()], row.bit());
         let had = *word & bit != 0;
         *word &= !bit;
         self.count -= u32::from(had);

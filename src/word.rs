@@ -22,6 +22,16 @@ impl Row {
     pub fn at(self) -> usize {
         self.0 as usize
     }
+
+    /// Which word of a set of rows it is in, 64 to each.
+    pub fn word(self) -> usize {
+        self.at() / 64
+    }
+
+    /// Its bit there.
+    pub fn bit(self) -> u64 {
+        1 << (self.0 % 64)
+    }
 }
 
 /// A set of keys, one bit a key.

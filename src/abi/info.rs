@@ -270,7 +270,7 @@ pub unsafe extern "C" fn rte_session_get_info(
             tag: entry.tag,
             heavy_tag: entry.heavy_tag,
             queued: shared.outbox.queued(row) as u64,
-            held: shared.outbox.held(row).into(),
+            held: shared.outbox.held(row),
             dropped: shared.outbox.dropped_of(row),
             encodes: entry.encodes,
             ticks_out: entry.ticks_out,

@@ -31,14 +31,12 @@ pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_o
         if engine.shared.on_output.is_some() {
             return takes_outputs(engine, "rte_outbox_pop");
         }
-        let output = match engine.shared.outbox.pop() {
-            Popped::Output(output) => record(output),
-            Popped::Empty => return Status::AGAIN.0,
-            Popped::Ended(status) => return status.0,
-        };
         // SAFETY: the host gave a valid place for an output.
-        unsafe { out.write_unaligned(output) };
-        0
+        match engine.shared.outbox.pop_as(|output| unsafe { out.write_unaligned(record(output)) }) {
+            Popped::Output(()) => 0,
+            Popped::Empty => Status::AGAIN.0,
+            Popped::Ended(status) => status.0,
+        }
     })
 }
 
@@ -135,6 +133,7 @@ pub(super) fn on_output_of(table: &rte_engine_options) -> Option<OnOutput> {
     }))
 }
 
+#[inline(always)]
 fn record(output: Output) -> rte_output {
     match output {
         Output::Chunk(chunk, missing) => chunk_record(chunk, missing),
@@ -147,6 +146,7 @@ fn blank(kind: u32) -> rte_output {
     rte_output { kind, stage: hook::NONE, ..unsafe { std::mem::zeroed() } }
 }
 
+#[inline(always)]
 fn chunk_record(chunk: Chunk, missing: u64) -> rte_output {
     let Chunk { stamp, size, data } = chunk;
     let Stamp { session, user, generation, row, index, tick, tag, heavy_tag, start, done, frames, .. } = stamp;

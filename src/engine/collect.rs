@@ -12,7 +12,7 @@ use crate::batch::{Batch, Seat};
 use crate::lane::Fence;
 use crate::model::{Call, Manifest, Model, RawStream};
 use crate::output::Stamp;
-use crate::queue::{Device, Lease, Passage, Policy, Pool};
+use crate::queue::{Device, Lease, Offer, Passage, Policy, Pool};
 use crate::rows::Rows;
 use crate::telemetry::Counters;
 use crate::time::real_now;
@@ -187,6 +187,7 @@ impl Cohort {
             is_overwritten: false,
             completion,
             done,
+            offer: self.shared.outbox.offer(),
             silence: self.silence.as_deref_mut(),
         };
         batch.positions().for_each(|(at, row)| each(&mut delivery, batch, at, row));
@@ -233,6 +234,7 @@ struct Delivery<'a> {
     is_overwritten: bool,
     completion: Option<&'a Arc<dyn Passage>>,
     done: Nanos,
+    offer: Offer<'a>,
     silence: Option<&'a mut Silence>,
 }
 
@@ -295,18 +297,20 @@ impl Delivery<'_> {
             return false;
         };
         let mark = &flight.marks[row.at()];
-        let stamp = Stamp {
+        let (tick, start) = (flight.tick, flight.start);
+        let done = if self.completion.is_some() { 0 } else { self.done };
+        let stamp = || Stamp {
             session: life.session,
             user: life.user,
             generation: life.generation,
             row,
             index: mark.index,
             silent: life.silent,
-            tick: flight.tick,
+            tick,
             tag: mark.tag,
             heavy_tag: mark.heavy_tag,
-            start: flight.start,
-            done: if self.completion.is_some() { 0 } else { self.done },
+            start,
+            done,
             frames,
         };
         if own != 0 || self.completion.is_some() {
@@ -314,7 +318,7 @@ impl Delivery<'_> {
         }
         let outbox = &self.shared.outbox;
         let before = self.silence.as_ref().map(|_| (outbox.queued(row), outbox.dropped_of(row)));
-        let is_sent = outbox.push(stamp, size, making, pool);
+        let is_sent = self.offer.push(row, size, making, pool, stamp);
         if let (Some(silence), Some((had, dropped))) = (&mut self.silence, before) {
             if !is_sent || outbox.dropped_of(row) > dropped {
                 silence.meet(row, loss(outbox.policy(), is_sent, had, outbox.depth()));

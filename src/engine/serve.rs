@@ -318,7 +318,8 @@ impl Serving {
             return Err(Status::AGAIN);
         } else {
             making.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-            let stamp = Stamp {
+            let done = self.shared.clock.now();
+            let stamp = || Stamp {
                 session: life.session,
                 user: life.user,
                 generation: life.generation,
@@ -329,10 +330,10 @@ impl Serving {
                 tag: saying.tag,
                 heavy_tag,
                 start: self.turn,
-                done: self.shared.clock.now(),
+                done,
                 frames,
             };
-            if !outbox.push(stamp, bytes.len(), making, pool) && outbox.policy() == Policy::Hold {
+            if !outbox.offer().push(row, bytes.len(), making, pool, stamp) && outbox.policy() == Policy::Hold {
                 self.by.starved.add(row);
                 return Err(Status::AGAIN);
             }

@@ -7,10 +7,12 @@ mod outbox;
 mod pool;
 mod ready;
 mod ring;
+mod slot;
 mod tally;
+mod tokens;
 
 pub use inbox::{Inbox, Incoming, Kind, Limits, MAX_BYTES, Parcel, Refused, ValueIn, Values};
-pub use outbox::{LIFE_NOTICES, Outbox, Policy, Popped, SHARED_NOTICES, Sizes};
+pub use outbox::{LIFE_NOTICES, Offer, Outbox, Policy, Popped, SHARED_NOTICES, Sizes};
 pub use pool::{Device, Lease, Passage, Pool, ReleaseFence};
 pub use ready::Ready;
 pub use ring::{Ring, Take};

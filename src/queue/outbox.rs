@@ -1,9 +1,10 @@
 //! Results on their way out: a ring of chunks a row, one store of notices, any number of consumers, no lock.
 //!
-//! **Chunks.** The engine alone pushes. A row with chunks has one token: set by whoever makes the ring non-empty,
+//! **Chunks.** The engine alone pushes. A row with chunks has its token out: claimed by whoever makes the ring non-empty,
 //! carried by a bit in [`Ready`], held by the consumer that took the bit until it has popped one chunk. So one consumer
 //! at a time is at a row, which keeps the order of a session, and rows take turns. Losing the oldest chunk and purging
-//! are pops by the engine; they need no token, for the ring itself gives each chunk out once.
+//! are pops by the engine; they need no token, for the ring itself gives each chunk out once. What a batch pushes is
+//! offered together ([`Offer`]): a token and a bit are set for 64 rows at once.
 //!
 //! **Notices** are popped before chunks. What one life can need (ATTACHED or REJECTED, ROW_FAILED, DETACHED) is paid for
 //! when its message is pushed; a popped notice gives its place back. Those that stand for many events (UNKNOWN, STALE,
@@ -12,7 +13,7 @@
 //!
 //! **Farewell.** The DETACHED of a life whose last chunks are to be delivered waits at its row; who lets go of the token
 //! and finds the ring empty puts it into the store. Where the engine finds a token when it leaves the farewell there, its
-//! holder will see it; where it finds none it is the holder for that moment. The ring that carries it gives it out once.
+//! holder will see it; where it finds none it is the holder for that moment. The slot that carries it gives it out once.
 //!
 //! **Order.** A notice that was queued before a chunk is popped before it: a chunk is marked with how many notices there
 //! were, and a consumer that finds one of them not popped leaves the chunk, gives the token back and looks again. Its look
@@ -30,6 +31,8 @@ use crossbeam_utils::CachePadded;
 
 use super::ready::Ready;
 use super::ring::{Ring, Take};
+use super::slot::Slot;
+use super::tokens::Tokens;
 use super::{Lease, Pool, Tally};
 use crate::output::{Chunk, Notice, Output, Stamp};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
@@ -66,18 +69,18 @@ pub struct Sizes {
 /// One row's way out.
 struct Channel {
     chunks: Ring<Chunk>,
-    /// Set: the row's bit in `ready` is set, or a consumer is at the row and will look again.
-    token: AtomicBool,
-    farewell: Ring<Notice>,
+    farewell: Slot<Notice>,
     /// The farewell was told: the engine may retire the row.
     gone: AtomicBool,
     /// HOLD: the engine found no room; the next pop tells it.
     held_back: AtomicBool,
     /// Of the chunk popped last: touched by the holder of the token alone, handed on with it.
     last: [AtomicU64; 3],
+    /// Chunks popped: as above.
+    taken: AtomicU64,
+    /// Of those, how many consumers have given back.
+    returned: Tally,
     dropped: AtomicU64,
-    /// Outputs in consumers' hands.
-    held: Tally,
 }
 
 /// A notice and who gets its place back.
@@ -88,9 +91,9 @@ struct Queued {
 }
 
 /// What a consumer found.
-pub enum Popped {
-    /// The next output.
-    Output(Output),
+pub enum Popped<T = Output> {
+    /// The next output, as it was shown.
+    Output(T),
     /// Nothing now.
     Empty,
     /// Nothing any more: CLOSED, or why the engine died.
@@ -100,12 +103,14 @@ pub enum Popped {
 /// See the module's comment.
 pub struct Outbox {
     channels: Box<[Channel]>,
+    /// A row's is out: its bit in `ready` is set, or a consumer is at the row and will look again, or the engine will offer it.
+    tokens: Tokens,
     ready: Ready,
     notices: Ring<Queued>,
     /// Places for lifecycle notices that nobody has paid for.
     credits: CachePadded<AtomicI64>,
     shared: [AtomicBool; SHARED_NOTICES],
-    death: Ring<Notice>,
+    death: Slot<Notice>,
     /// 0 while the engine runs. Stored after its last output.
     end: AtomicI32,
     consumers: Wake,
@@ -125,21 +130,22 @@ impl Outbox {
         let channel = |_| Channel {
             // Twice the depth: a consumer that stands still in the middle of a pop keeps one cell.
             chunks: Ring::new(2 * sizes.depth),
-            token: AtomicBool::new(false),
-            farewell: Ring::new(2),
+            farewell: Slot::new(),
             gone: AtomicBool::new(false),
             held_back: AtomicBool::new(false),
             last: Default::default(),
+            taken: AtomicU64::new(0),
+            returned: Tally::default(),
             dropped: AtomicU64::new(0),
-            held: Tally::default(),
         };
         Outbox {
             channels: (0..sizes.rows).map(channel).collect(),
+            tokens: Tokens::new(sizes.rows),
             ready: Ready::new(sizes.rows),
             notices: Ring::new(2 * (sizes.notices + 2 * SHARED_NOTICES)),
             credits: CachePadded::new(AtomicI64::new(sizes.notices as i64)),
             shared: Default::default(),
-            death: Ring::new(2),
+            death: Slot::new(),
             end: AtomicI32::new(0),
             consumers: Wake::default(),
             beacon: OnceLock::new(),
@@ -200,10 +206,15 @@ impl Outbox {
         self.notices.push(queued).map_err(|queued| queued.notice)
     }
 
-    /// Delivers what is in `making`, for a free buffer of `pool` that takes its place there. Lost by policy, or where the
-    /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued; with HOLD false loses nothing.
-    pub fn push(&self, stamp: Stamp, size: usize, making: &mut Lease, pool: &Pool) -> bool {
-        let channel = self.channel(stamp.row);
+    /// What the engine pushes with.
+    pub fn offer(&self) -> Offer<'_> {
+        Offer { outbox: self, word: 0, rows: 0 }
+    }
+
+    /// See [`Offer::push`].
+    #[inline(always)]
+    fn push(&self, row: Row, size: usize, making: &mut Lease, pool: &Pool, stamp: impl FnOnce() -> Stamp) -> bool {
+        let channel = self.channel(row);
         let makes_room = self.policy == Policy::DropOldest;
         if channel.chunks.len() >= self.depth && !(makes_room && self.evict(channel)) {
             return self.refuse(channel);
@@ -215,16 +226,8 @@ impl Outbox {
                 None => return self.refuse(channel),
             }
         };
-        let data = std::mem::replace(making, spare);
-        if let Err(chunk) = channel.chunks.push_marked(Chunk { stamp, size, data }, self.notices.given()) {
-            *making = chunk.data;
-            return self.refuse(channel);
-        }
-        // Release, and see `pass_on`: either we find the token gone, or the consumer that lets go of it sees the chunk.
-        if !channel.token.swap(true, Ordering::AcqRel) {
-            self.ready.set(stamp.row);
-        }
-        true
+        let chunk = || Chunk { stamp: stamp(), size, data: std::mem::replace(making, spare) };
+        channel.chunks.push_alone(self.notices.given(), chunk) || self.refuse(channel)
     }
 
     /// HOLD: whether the ring of `row` has room for one more chunk behind `in_flight` others. Where it has not, the pop
@@ -288,25 +291,22 @@ impl Outbox {
     pub fn farewell(&self, row: Row, notice: Notice) {
         let channel = self.channel(row);
         // There is room: the one before it was told or taken back.
-        let _ = channel.farewell.push(notice);
-        // Release, and see `pass_on`: who lets go of the token after this sees it.
-        if !channel.token.swap(true, Ordering::AcqRel) {
+        let _ = channel.farewell.put(notice);
+        // Who gives the token back after this sees it: see `pass_on`.
+        if self.tokens.claim_one(row) {
             self.leave(channel, row);
         }
     }
 
     /// Takes a farewell back that was not told yet.
     pub fn recall(&self, row: Row) -> Option<Notice> {
-        match self.channel(row).farewell.pop() {
-            Take::Item(notice) => Some(notice),
-            _ => None,
-        }
+        self.channel(row).farewell.take()
     }
 
     /// Whether the farewell of `row` was told. The engine, in its drain; tells one that got stuck.
     pub fn is_gone(&self, row: Row) -> bool {
         let channel = self.channel(row);
-        if !channel.farewell.is_empty() && channel.chunks.is_empty() {
+        if channel.farewell.is_full() && channel.chunks.is_empty() {
             self.part(channel);
         }
         channel.gone.load(Ordering::Acquire)
@@ -315,11 +315,11 @@ impl Outbox {
     /// Whether a consumer has taken the farewell of `row` to tell it, and has not yet said that it did.
     pub fn is_being_told(&self, row: Row) -> bool {
         let channel = self.channel(row);
-        channel.farewell.is_empty() && !channel.gone.load(Ordering::Acquire)
+        !channel.farewell.is_full() && !channel.gone.load(Ordering::Acquire)
     }
 
     fn part(&self, channel: &Channel) {
-        let Take::Item(notice) = channel.farewell.pop() else { return };
+        let Some(notice) = channel.farewell.take() else { return };
         match self.notify(notice) {
             Ok(()) => {
                 // Release: who sees it gone sees its chunks popped.
@@ -329,7 +329,7 @@ impl Outbox {
             }
             // The engine's next drain tries again. There is room: what was popped left it.
             Err(notice) => {
-                let _ = channel.farewell.push(notice);
+                let _ = channel.farewell.put(notice);
             }
         }
     }
@@ -376,7 +376,7 @@ impl Outbox {
         if self.end.load(Ordering::SeqCst) == 0
             && let Some(notice) = death
         {
-            let _ = self.death.push(notice);
+            let _ = self.death.put(notice);
         }
         // Release: whoever sees the end sees all outputs before it.
         let _ = self.end.compare_exchange(0, status.0, Ordering::SeqCst, Ordering::SeqCst);
@@ -387,30 +387,43 @@ impl Outbox {
 
     /// The next output. Any thread, never blocks.
     pub fn pop(&self) -> Popped {
-        match (self.look(), self.beacon.get()) {
-            (Popped::Empty, Some(Some(beacon))) => {
-                beacon.arm();
-                self.look()
+        self.pop_as(|output| output)
+    }
+
+    /// The same, as `show` shows it: a chunk is shown where it lies, for it is large.
+    #[inline(always)]
+    pub fn pop_as<T>(&self, mut show: impl FnMut(Output) -> T) -> Popped<T> {
+        let mut is_armed = false;
+        loop {
+            let popped = self.look(&mut show);
+            match (&popped, self.beacon.get()) {
+                (Popped::Empty, Some(Some(beacon))) if !is_armed => beacon.arm(),
+                _ => return popped,
             }
-            (popped, _) => popped,
+            is_armed = true;
         }
     }
 
-    fn look(&self) -> Popped {
+    #[inline(always)]
+    fn look<T>(&self, show: &mut impl FnMut(Output) -> T) -> Popped<T> {
         // Read first: if nothing is found after it, nothing will ever be.
         let end = self.end.load(Ordering::SeqCst);
         loop {
             match self.pop_notice() {
-                Take::Item(notice) => return Popped::Output(Output::Notice(notice)),
+                Take::Item(notice) => return Popped::Output(show(Output::Notice(notice))),
                 Take::Empty => {}
                 _ => return Popped::Empty,
             }
             let Some(row) = self.ready.take() else { break };
-            if let Some(output) = self.pop_chunk(row) {
-                return Popped::Output(output);
+            if let Some(shown) = self.pop_chunk(row, &mut *show) {
+                return Popped::Output(shown);
             }
         }
-        if end == 0 { Popped::Empty } else { self.pop_end(Status(end)) }
+        match if end == 0 { Popped::Empty } else { self.pop_end(Status(end)) } {
+            Popped::Output(notice) => Popped::Output(show(Output::Notice(notice))),
+            Popped::Empty => Popped::Empty,
+            Popped::Ended(status) => Popped::Ended(status),
+        }
     }
 
     fn pop_notice(&self) -> Take<Notice> {
@@ -430,13 +443,16 @@ impl Outbox {
     }
 
     /// With the token of `row`. `None`: there is nothing, or a notice comes first.
-    fn pop_chunk(&self, row: Row) -> Option<Output> {
+    #[inline(always)]
+    fn pop_chunk<T>(&self, row: Row, show: impl FnOnce(Output) -> T) -> Option<T> {
         let channel = self.channel(row);
-        let output = match channel.chunks.pop_if(|notices| self.notices.has_taken(notices)) {
-            Take::Item(chunk) => {
-                let missing = channel.missing_before(&chunk.stamp);
-                Some(Output::Chunk(chunk, missing))
-            }
+        let take = |chunk: Chunk| {
+            let missing = channel.missing_before(&chunk.stamp);
+            channel.taken.store(channel.taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            show(Output::Chunk(chunk, missing))
+        };
+        let shown = match channel.chunks.pop_if(|notices| self.notices.has_taken(notices), take) {
+            Take::Item(shown) => Some(shown),
             _ => None,
         };
         self.leave(channel, row);
@@ -447,14 +463,14 @@ impl Outbox {
                 self.stir();
             }
         }
-        output
+        shown
     }
 
     /// The end of a turn with the token.
     fn leave(&self, channel: &Channel, row: Row) {
         self.pass_on(channel, row);
         // In this order: who sees a farewell sees all chunks that it is to come after.
-        if !channel.farewell.is_empty() && channel.chunks.is_empty() {
+        if channel.farewell.is_full() && channel.chunks.is_empty() {
             self.part(channel);
         }
     }
@@ -463,9 +479,9 @@ impl Outbox {
     /// it anew.
     fn pass_on(&self, channel: &Channel, row: Row) {
         if !channel.chunks.has_next() {
-            // Acquire: where the engine found the token still there, we see the chunk or farewell that it had pushed before.
-            channel.token.swap(false, Ordering::AcqRel);
-            if !channel.chunks.has_next() || channel.token.swap(true, Ordering::AcqRel) {
+            // Where the engine found the token out, we see after this the chunk or farewell that it had put there before.
+            self.tokens.give_back(row);
+            if !channel.chunks.has_next() || !self.tokens.claim_one(row) {
                 return;
             }
         }
@@ -473,13 +489,13 @@ impl Outbox {
         self.wake_consumers();
     }
 
-    fn pop_end(&self, status: Status) -> Popped {
+    fn pop_end(&self, status: Status) -> Popped<Notice> {
         if self.is_busy() {
             return Popped::Empty;
         }
-        match self.death.pop() {
-            Take::Item(notice) => Popped::Output(Output::Notice(notice)),
-            _ => Popped::Ended(status),
+        match self.death.take() {
+            Some(notice) => Popped::Output(notice),
+            None => Popped::Ended(status),
         }
     }
 
@@ -502,12 +518,12 @@ impl Outbox {
     fn has_something(&self) -> bool {
         self.notices.has_next()
             || !self.ready.is_empty()
-            || (self.end.load(Ordering::SeqCst) != 0 && (!self.death.is_empty() || self.is_busy()))
+            || (self.end.load(Ordering::SeqCst) != 0 && (self.death.is_full() || self.is_busy()))
     }
 
     /// Whether another consumer is just at what is left.
     fn is_busy(&self) -> bool {
-        self.channels.iter().any(|channel| !channel.chunks.is_empty() || !channel.farewell.is_empty())
+        self.channels.iter().any(|channel| !channel.chunks.is_empty() || channel.farewell.is_full())
     }
 
     // ---- what others may know
@@ -523,13 +539,16 @@ impl Outbox {
     }
 
     /// Outputs of `row` that consumers hold.
-    pub fn held(&self, row: Row) -> u32 {
-        self.channel(row).held.held()
+    pub fn held(&self, row: Row) -> u64 {
+        let channel = self.channel(row);
+        // In this order: what was given back is among those taken.
+        let returned = channel.returned.count();
+        channel.taken.load(Ordering::Relaxed) - returned
     }
 
-    /// What the pools of `row` count them with.
+    /// What the pools of `row` count with what is given back.
     pub fn tally(&self, row: Row) -> Tally {
-        self.channel(row).held.clone()
+        self.channel(row).returned.clone()
     }
 
     /// Whether the DETACHED of the life in `row` was queued after its last chunk.
@@ -550,6 +569,55 @@ impl Outbox {
     /// Places that nobody has paid for.
     pub fn credits(&self) -> i64 {
         self.credits.load(Ordering::Relaxed)
+    }
+}
+
+/// Chunks on their way into the outbox, of which consumers hear 64 rows at a time, and of the rest when it is dropped.
+pub struct Offer<'a> {
+    outbox: &'a Outbox,
+    /// Rows that were pushed to and that nobody has heard of, all of one word.
+    word: usize,
+    rows: u64,
+}
+
+impl Offer<'_> {
+    /// Delivers what is in `making`, for a free buffer of `pool` that takes its place there. Lost by policy, or where the
+    /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued; with HOLD false loses nothing.
+    /// `stamp` is made where it will lie.
+    #[inline(always)]
+    pub fn push(
+        &mut self,
+        row: Row,
+        size: usize,
+        making: &mut Lease,
+        pool: &Pool,
+        stamp: impl FnOnce() -> Stamp,
+    ) -> bool {
+        let is_queued = self.outbox.push(row, size, making, pool, stamp);
+        if is_queued {
+            if row.word() != self.word {
+                self.tell();
+                self.word = row.word();
+            }
+            self.rows |= row.bit();
+        }
+        is_queued
+    }
+
+    fn tell(&mut self) {
+        if self.rows != 0 {
+            // Release, and see `pass_on`: either we find the token given back, or the consumer that gives it back sees the chunk.
+            let ours = self.outbox.tokens.claim(self.word, std::mem::take(&mut self.rows));
+            if ours != 0 {
+                self.outbox.ready.set_all(self.word, ours);
+            }
+        }
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        self.tell();
     }
 }
 

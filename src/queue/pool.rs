@@ -43,18 +43,18 @@ pub struct Pool {
 
 /// What the engine and the leases reach.
 struct Body {
-    /// Keeps the bytes at `base` alive; they are reached by address only. Written once, so all pages are there.
+    /// Keeps the buffers' bytes alive; they are reached by address only. Written once, so all pages are there.
     _memory: Memory,
-    base: usize,
     bytes: usize,
-    stride: usize,
-    /// One bit a buffer, set = at home; and `GONE`.
-    home: Box<[AtomicU64]>,
+    /// One bit a buffer, set = at home; and `GONE`. Mostly one word is enough, and is at hand.
+    home: (AtomicU64, Box<[AtomicU64]>),
     /// Words of `home` that are not whole yet.
     open: AtomicUsize,
-    /// For each buffer its own number: where a lease's raw form points to.
+    /// By buffer.
     seats: Box<[Seat]>,
-    tally: Tally,
+    returned: Tally,
+    /// There is a device, or an owner.
+    has_rests: bool,
     device: Option<Device>,
     /// Outputs are pointers of its own.
     owner: Option<Arc<dyn Model>>,
@@ -95,11 +95,14 @@ pub trait ReleaseFence: Send + Sync {
     fn mark(&self, stream: RawStream) -> Option<Arc<dyn Passage>>;
 }
 
-/// Where the raw form of a lease points to.
+/// What a lease points to: all of a buffer but its bytes, in a line of its own.
+#[repr(align(64))]
 struct Seat {
     index: u32,
     /// The address of the body it is part of.
     body: usize,
+    /// The buffer's.
+    address: usize,
     /// Touched by the buffer's owner alone, and by the taker while it is at home.
     rest: UnsafeCell<Rest>,
 }
@@ -118,7 +121,7 @@ impl Pool {
     pub fn new(
         count: usize,
         bytes: usize,
-        tally: Tally,
+        returned: Tally,
         device: Option<Device>,
         owner: Option<Arc<dyn Model>>,
     ) -> Option<Pool> {
@@ -130,13 +133,26 @@ impl Pool {
             [] => memory.address(),
             bytes => bytes.as_mut_ptr().expose_provenance(),
         };
-        let home: Box<[_]> = (0..count.div_ceil(WORD)).map(|at| AtomicU64::new(buffers_of(at, count))).collect();
-        let (open, seats) = (AtomicUsize::new(home.len()), Box::default());
-        let body = Box::new(Body { _memory: memory, base, bytes, stride, home, open, seats, tally, device, owner });
+        let words = count.div_ceil(WORD).max(1);
+        let word = |at| AtomicU64::new(buffers_of(at, count));
+        let body = Box::new(Body {
+            _memory: memory,
+            bytes,
+            home: (word(0), (1..words).map(word).collect()),
+            open: AtomicUsize::new(words),
+            seats: Box::default(),
+            returned,
+            has_rests: device.is_some() || owner.is_some(),
+            device,
+            owner,
+        });
         let body = NonNull::from(Box::leak(body));
         let address = body.as_ptr().expose_provenance();
         // SAFETY: it is ours alone until the first lease is taken.
-        unsafe { (*body.as_ptr()).seats = (0..count as u32).map(|index| Seat::new(index, address)).collect() };
+        unsafe {
+            (*body.as_ptr()).seats =
+                (0..count).map(|index| Seat::new(index as u32, address, base + index * stride)).collect()
+        };
         Some(Pool { body, _taker: PhantomData })
     }
 
@@ -147,7 +163,7 @@ impl Pool {
 
     /// Takes a free buffer.
     pub fn take(&self) -> Option<Lease> {
-        for (at, word) in self.body().home.iter().enumerate() {
+        for (at, word) in self.body().words().enumerate() {
             // Acquire: the giver's last use of the buffer, and of its seat, is over.
             let mut bits = word.load(Ordering::Acquire);
             while bits != 0 {
@@ -156,7 +172,7 @@ impl Pool {
                 if self.is_over(index) {
                     // Only we clear bits, so this one is still set.
                     word.fetch_and(!(1 << bit), Ordering::Acquire);
-                    return Some(Lease { body: self.body, index });
+                    return Some(Lease(NonNull::from(&self.body().seats[index as usize])));
                 }
                 bits &= bits - 1;
             }
@@ -168,12 +184,12 @@ impl Pool {
     fn is_over(&self, index: u32) -> bool {
         let body = self.body();
         // SAFETY: its bit is set and we are the taker: the seat is ours.
-        !body.has_rests() || unsafe { body.settle(index) }
+        !body.has_rests || unsafe { body.settle(index) }
     }
 
     /// Whether `count` buffers could be taken.
     pub fn has(&self, count: usize) -> bool {
-        if !self.body().has_rests() {
+        if !self.body().has_rests {
             return self.at_home() >= count;
         }
         self.look_at_home().filter(|is_over| *is_over).take(count).count() == count
@@ -186,7 +202,7 @@ impl Pool {
 
     /// Of each buffer at home, whether its last use is over.
     fn look_at_home(&self) -> impl Iterator<Item = bool> {
-        let words = self.body().home.iter().enumerate();
+        let words = self.body().words().enumerate();
         let at_home = words.flat_map(|(at, word)| {
             // Acquire: as in `take`.
             let bits = word.load(Ordering::Acquire);
@@ -207,13 +223,13 @@ impl Pool {
 
     /// How many are at home.
     pub fn at_home(&self) -> usize {
-        self.body().home.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.body().words().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let words = self.body().home.len();
+        let words = 1 + self.body().home.1.len();
         for at in 0..words {
             // SAFETY: a word without `GONE` is not whole, so the body is there until the last of them got it.
             unsafe { Body::put(self.body, at, GONE) };
@@ -227,14 +243,20 @@ fn buffers_of(at: usize, count: usize) -> u64 {
 }
 
 impl Seat {
-    fn new(index: u32, body: usize) -> Seat {
-        Seat { index, body, rest: UnsafeCell::new(Rest::default()) }
+    fn new(index: u32, body: usize, address: usize) -> Seat {
+        Seat { index, body, address, rest: UnsafeCell::new(Rest::default()) }
     }
 }
 
 impl Body {
-    fn has_rests(&self) -> bool {
-        self.device.is_some() || self.owner.is_some()
+    /// Those of `home`.
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        std::iter::once(&self.home.0).chain(&self.home.1)
+    }
+
+    /// The `at`th of them.
+    fn word(&self, at: usize) -> &AtomicU64 {
+        if at == 0 { &self.home.0 } else { &self.home.1[at - 1] }
     }
 
     /// Whether what buffer `index` was used for is over; if so, the model has its pointer back.
@@ -268,7 +290,7 @@ impl Body {
         let whole = buffers_of(at, this.seats.len()) | GONE;
         // Release: our uses of the buffer come before those of its next taker, or of who frees it. Acquire: and all
         // others' before ours, if we are the one.
-        let word = this.home[at].fetch_or(bits, Ordering::AcqRel) | bits;
+        let word = this.word(at).fetch_or(bits, Ordering::AcqRel) | bits;
         // A word that we made whole keeps the body until it is counted off.
         if word == whole && this.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: from `Box::leak`; all words are whole, so nobody has a lease or the pool, and this happens once.
@@ -290,10 +312,7 @@ impl Drop for Body {
 }
 
 /// The right to one buffer. Dropping it gives the buffer back, on any thread.
-pub struct Lease {
-    body: NonNull<Body>,
-    index: u32,
-}
+pub struct Lease(NonNull<Seat>);
 
 // SAFETY: the body belongs to no thread, and the buffer is the lease's alone.
 unsafe impl Send for Lease {}
@@ -301,25 +320,35 @@ unsafe impl Send for Lease {}
 unsafe impl Sync for Lease {}
 
 impl Lease {
-    fn body(&self) -> &Body {
-        // SAFETY: the buffer's bit is not set, so its word is not whole and the body lives.
-        unsafe { self.body.as_ref() }
+    fn seat(&self) -> &Seat {
+        // SAFETY: the buffer's bit is not set, so its word is not whole and the body with its seats lives.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn body(&self) -> NonNull<Body> {
+        // SAFETY: written with the seat, and not zero.
+        unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(self.seat().body)) }
+    }
+
+    fn pool(&self) -> &Body {
+        // SAFETY: as in `seat`.
+        unsafe { self.body().as_ref() }
     }
 
     fn rest(&self) -> &Rest {
         // SAFETY: the buffer is ours, so is its seat; `&self` excludes writes of it.
-        self.body().seats[self.index as usize].rest.with(|rest| unsafe { &*rest })
+        self.seat().rest.with(|rest| unsafe { &*rest })
     }
 
     fn rest_mut(&mut self) -> &mut Rest {
         // SAFETY: as above, and `&mut self` excludes other uses.
-        self.body().seats[self.index as usize].rest.with_mut(|rest| unsafe { &mut *rest })
+        self.seat().rest.with_mut(|rest| unsafe { &mut *rest })
     }
 
     /// Where the data begins: the buffer, or what the model made of its own.
     pub fn address(&self) -> usize {
         match self.rest().own {
-            0 => self.body().base + self.index as usize * self.body().stride,
+            0 => self.seat().address,
             own => own,
         }
     }
@@ -328,7 +357,7 @@ impl Lease {
     /// lease gives `own` back to the model. What it has adopted before is over: else it would not be filled anew.
     pub fn adopt(&mut self, own: usize, mark: Option<Arc<dyn Passage>>) {
         let before = std::mem::replace(self.rest_mut(), Rest { own, marks: [mark, None] });
-        self.body().give_back(before.own);
+        self.pool().give_back(before.own);
     }
 
     /// It was not sent: what it has adopted is not its own any more.
@@ -343,46 +372,41 @@ impl Lease {
 
     /// The last use of it is what is enqueued on `stream` now; a pool without a device knows no streams.
     pub fn used_on(&mut self, stream: RawStream) {
-        self.rest_mut().marks[1] = self.body().device.as_ref().and_then(|device| device.fence.mark(stream));
+        self.rest_mut().marks[1] = self.pool().device.as_ref().and_then(|device| device.fence.mark(stream));
     }
 
     /// Gives the model back what the buffer was used for, if that is over; whether it is.
     pub fn settle(&mut self) -> bool {
         // SAFETY: the buffer is ours.
-        unsafe { self.body().settle(self.index) }
+        unsafe { self.pool().settle(self.seat().index) }
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the buffer lies inside the pool's memory, and a lease is the only way to it.
-        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address()), self.body().bytes) }
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.address()), self.pool().bytes) }
     }
 
     /// Its bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `&mut self` excludes other uses of this lease.
         unsafe {
-            std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.address()), self.body().bytes)
+            std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.address()), self.pool().bytes)
         }
     }
 
     /// To a consumer, as one word that [`Lease::from_consumer`] takes back.
     pub fn to_consumer(self) -> usize {
-        self.body().tally.add();
-        let lease = std::mem::ManuallyDrop::new(self);
         // The buffer is now the word's.
-        let seat: *const Seat = &lease.body().seats[lease.index as usize];
-        seat.expose_provenance()
+        std::mem::ManuallyDrop::new(self).0.expose_provenance().get()
     }
 
     /// # Safety
     /// `word` came from [`Lease::to_consumer`], and this is the first time that it is taken back.
     pub unsafe fn from_consumer(word: usize) -> Lease {
-        // SAFETY: the body, and so its seats, live: the word owns one of its buffers.
-        let seat = unsafe { &*std::ptr::with_exposed_provenance::<Seat>(word) };
-        let body = NonNull::new(std::ptr::with_exposed_provenance_mut(seat.body)).expect("written with the seat");
-        let lease = Lease { body, index: seat.index };
-        lease.body().tally.subtract();
+        // SAFETY: the caller's promise: the address of a seat.
+        let lease = Lease(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(word)) });
+        lease.pool().returned.add();
         lease
     }
 }
@@ -390,12 +414,12 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         // What is not over yet, the taker looks at again.
-        let rests = self.body().has_rests() && !self.settle();
+        let rests = self.pool().has_rests && !self.settle();
         // The body may be gone when it is told.
-        let told = if rests && self.body().owner.is_some() { self.body().device.clone() } else { None };
-        let (at, bit) = (self.index as usize / WORD, self.index as usize % WORD);
+        let told = if rests && self.pool().owner.is_some() { self.pool().device.clone() } else { None };
+        let index = self.seat().index as usize;
         // SAFETY: the buffer is ours, and this is our last use of it.
-        unsafe { Body::put(self.body, at, 1 << bit) };
+        unsafe { Body::put(self.body(), index / WORD, 1 << (index % WORD)) };
         // Not before: who is told finds the buffer at home.
         if let Some(device) = told {
             device.resting.set(device.row);

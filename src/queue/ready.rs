@@ -28,8 +28,12 @@ impl Ready {
 
     /// `row` has something to pop. Release: so have all that its setter wrote before.
     pub fn set(&self, row: Row) {
-        let word = row.at() / 64;
-        self.words[word].fetch_or(1 << (row.at() % 64), Ordering::SeqCst);
+        self.set_all(row.word(), row.bit());
+    }
+
+    /// The same of `rows`, a set of the 64 rows of one word.
+    pub fn set_all(&self, word: usize, rows: u64) {
+        self.words[word].fetch_or(rows, Ordering::SeqCst);
         self.summary[word / 64].fetch_or(1 << (word % 64), Ordering::SeqCst);
     }
 

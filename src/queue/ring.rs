@@ -19,6 +19,19 @@ struct Cell<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
+impl<T> Cell<T> {
+    /// # Safety
+    /// Nobody else touches what is in it, till the stamp says that it is there.
+    #[inline(always)]
+    unsafe fn fill(&self, position: usize, mark: usize, make: impl FnOnce() -> T) {
+        // SAFETY: the caller's promise.
+        self.value.with_mut(|place| unsafe { (*place).write(make()) });
+        self.mark.store(mark, Ordering::Relaxed);
+        // Release: whoever sees the stamp sees the value and its mark.
+        self.stamp.store(position.wrapping_add(1), Ordering::Release);
+    }
+}
+
 /// See the module's comment.
 pub struct Ring<T> {
     /// Next position to write. Grows by one a push.
@@ -67,11 +80,6 @@ impl<T> Ring<T> {
 
     /// Appends `value`; gives it back where there is no room, or a consumer is still taking what was there.
     pub fn push(&self, value: T) -> Result<(), T> {
-        self.push_marked(value, 0)
-    }
-
-    /// The same, with a mark for [`Ring::pop_if`].
-    pub fn push_marked(&self, value: T, mark: usize) -> Result<(), T> {
         let mut tail = self.tail.load(Ordering::Relaxed);
         loop {
             let cell = self.cell(tail);
@@ -88,10 +96,7 @@ impl<T> Ring<T> {
             match self.tail.compare_exchange_weak(tail, tail.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
                     // SAFETY: stamp == position and the claim succeeded: nobody else touches the cell till the store.
-                    cell.value.with_mut(|place| unsafe { (*place).write(value) });
-                    cell.mark.store(mark, Ordering::Relaxed);
-                    // Release: whoever sees the stamp sees the value and its mark.
-                    cell.stamp.store(tail.wrapping_add(1), Ordering::Release);
+                    unsafe { cell.fill(tail, 0, || value) };
                     return Ok(());
                 }
                 Err(now) => tail = now,
@@ -99,13 +104,32 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Takes the oldest value.
-    pub fn pop(&self) -> Take<T> {
-        self.pop_if(|_| true)
+    /// Appends what `make` makes, if there is room: then true. Of a ring that the calling thread alone pushes to, with a mark
+    /// for [`Ring::pop_if`]. It orders nothing but the value: whoever says "empty" has not seen it, or is told by other means.
+    #[inline(always)]
+    pub fn push_alone(&self, mark: usize, make: impl FnOnce() -> T) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed);
+        let cell = self.cell(tail);
+        // Acquire: as above.
+        if cell.stamp.load(Ordering::Acquire) != tail {
+            return false;
+        }
+        // Before the value: where a consumer has taken that, it is counted.
+        self.tail.store(tail.wrapping_add(1), Ordering::Relaxed);
+        // SAFETY: stamp == position, and nobody else pushes.
+        unsafe { cell.fill(tail, mark, make) };
+        true
     }
 
-    /// Takes the oldest value if `wants` says so of its mark. [`Take::Left`] is a moment's truth.
-    pub fn pop_if(&self, wants: impl Fn(usize) -> bool) -> Take<T> {
+    /// Takes the oldest value.
+    pub fn pop(&self) -> Take<T> {
+        self.pop_if(|_| true, |value| value)
+    }
+
+    /// Takes the oldest value if `wants` says so of its mark, and gives it to `then`, where it lies: it is large. [`Take::Left`]
+    /// is a moment's truth.
+    #[inline(always)]
+    pub fn pop_if<R>(&self, wants: impl Fn(usize) -> bool, then: impl FnOnce(T) -> R) -> Take<R> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             let cell = self.cell(head);
@@ -133,10 +157,10 @@ impl<T> Ring<T> {
             match self.head.compare_exchange_weak(head, head.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
                     // SAFETY: stamp == position + 1 and the claim succeeded: the value is whole and ours alone.
-                    let value = cell.value.with_mut(|place| unsafe { (*place).assume_init_read() });
+                    let shown = cell.value.with_mut(|place| then(unsafe { (*place).assume_init_read() }));
                     // Release: the next producer of this cell sees that it was read.
                     cell.stamp.store(head.wrapping_add(self.cells.len()), Ordering::Release);
-                    return Take::Item(value);
+                    return Take::Item(shown);
                 }
                 Err(now) => head = now,
             }
@@ -210,10 +234,14 @@ mod tests {
     #[test]
     fn a_value_that_is_not_wanted_stays() {
         let ring = Ring::new(2);
-        assert!(ring.push_marked(1, 7).is_ok() && ring.given() == 1 && !ring.has_taken(1));
-        assert!(matches!(ring.pop_if(|mark| mark != 7), Take::Left) && ring.has_next());
-        assert!(matches!(ring.pop_if(|mark| mark == 7), Take::Item(1)) && ring.has_taken(1) && !ring.has_next());
-        assert!(matches!(ring.pop_if(|_| false), Take::Empty));
+        assert!(ring.push_alone(7, || 1) && ring.given() == 1 && !ring.has_taken(1));
+        assert!(matches!(ring.pop_if(|mark| mark != 7, |_| ()), Take::Left) && ring.has_next());
+        assert!(
+            matches!(ring.pop_if(|mark| mark == 7, |value| value), Take::Item(1))
+                && ring.has_taken(1)
+                && !ring.has_next()
+        );
+        assert!(matches!(ring.pop_if(|_| false, |_| ()), Take::Empty));
     }
 
     #[test]

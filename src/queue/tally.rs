@@ -1,4 +1,4 @@
-//! How many outputs of one row consumers hold, of all its pools: counted here by whoever pops or releases one.
+//! How many outputs of one row consumers have given back, of all its pools: counted here by whoever does.
 //!
 //! It has no single owner: the row's channel reads it, each pool of the row adds to it, and any of them may be the last
 //! to go, on any thread. So it counts its owners itself, and the last frees it. (The standard library's `Arc` would do
@@ -6,13 +6,13 @@
 
 use std::ptr::NonNull;
 
-use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One owner's part: see the module's comment.
 pub struct Tally(NonNull<Counts>);
 
 struct Counts {
-    held: AtomicU32,
+    returned: AtomicU64,
     owners: AtomicUsize,
 }
 
@@ -27,25 +27,20 @@ impl Tally {
         unsafe { self.0.as_ref() }
     }
 
-    /// A consumer has one more.
+    /// A consumer has given one back. Release: whoever counts it knows that it had been taken.
     pub fn add(&self) {
-        self.counts().held.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A consumer has given one back.
-    pub fn subtract(&self) {
-        self.counts().held.fetch_sub(1, Ordering::Relaxed);
+        self.counts().returned.fetch_add(1, Ordering::Release);
     }
 
     /// How many there are. A moment's truth.
-    pub fn held(&self) -> u32 {
-        self.counts().held.load(Ordering::Relaxed)
+    pub fn count(&self) -> u64 {
+        self.counts().returned.load(Ordering::Acquire)
     }
 }
 
 impl Default for Tally {
     fn default() -> Tally {
-        let counts = Box::new(Counts { held: AtomicU32::new(0), owners: AtomicUsize::new(1) });
+        let counts = Box::new(Counts { returned: AtomicU64::new(0), owners: AtomicUsize::new(1) });
         Tally(NonNull::from(Box::leak(counts)))
     }
 }

@@ -63,7 +63,7 @@ impl Engine {
 
     fn push(&mut self, generation: u64, index: u64) -> bool {
         let stamp = Stamp { row: ROW, generation: Generation(generation), index, ..Stamp::default() };
-        self.outbox.push(stamp, 8, &mut self.making, &self.pool)
+        self.outbox.offer().push(ROW, 8, &mut self.making, &self.pool, || stamp)
     }
 }
 

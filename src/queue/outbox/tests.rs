@@ -26,12 +26,17 @@ impl Bench {
 
     fn push_after_silent(&mut self, row: u32, generation: u64, index: u64, silent: u64) -> bool {
         let stamp = Stamp { row: Row(row), generation: Generation(generation), index, silent, ..Stamp::default() };
-        self.outbox.push(stamp, 8, &mut self.making[row as usize], &self.pools[row as usize])
+        let (making, pool) = (&mut self.making[row as usize], &self.pools[row as usize]);
+        self.outbox.offer().push(Row(row), 8, making, pool, || stamp)
     }
 
     fn pop(&self) -> Option<(u32, u64, u64)> {
         match self.outbox.pop() {
-            Popped::Output(Output::Chunk(chunk, missing)) => Some((chunk.stamp.row.0, chunk.stamp.index, missing)),
+            Popped::Output(Output::Chunk(chunk, missing)) => {
+                // SAFETY: given back once.
+                drop(unsafe { Lease::from_consumer(chunk.data.to_consumer()) });
+                Some((chunk.stamp.row.0, chunk.stamp.index, missing))
+            }
             Popped::Output(Output::Notice(notice)) => Some((99, notice.generation.0, 0)),
             _ => None,
         }
@@ -152,9 +157,9 @@ fn a_farewell_that_a_consumer_has_in_hand_is_neither_there_nor_told() {
     bench.outbox.farewell(Row(0), notice(1));
     assert!(!bench.outbox.is_being_told(Row(0)));
     bench.outbox.purge(Row(0));
-    let Take::Item(in_hand) = bench.outbox.channel(Row(0)).farewell.pop() else { panic!("it is there") };
+    let Some(in_hand) = bench.outbox.channel(Row(0)).farewell.take() else { panic!("it is there") };
     assert!(bench.outbox.is_being_told(Row(0)) && !bench.outbox.is_gone(Row(0)));
-    assert!(bench.outbox.channel(Row(0)).farewell.push(in_hand).is_ok());
+    assert!(bench.outbox.channel(Row(0)).farewell.put(in_hand).is_ok());
     assert!(bench.outbox.is_gone(Row(0)) && !bench.outbox.is_being_told(Row(0)));
     assert_eq!(bench.pop(), Some((99, 1, 0)));
 }
@@ -179,7 +184,7 @@ fn a_consumer_that_stood_still_with_a_token_leaves_a_later_lifes_chunk_to_its_no
     bench.outbox.purge(Row(0));
     assert!(bench.outbox.notify(notice(1)).is_ok());
     bench.push(0, 2, 0);
-    assert!(bench.outbox.pop_chunk(row).is_none());
+    assert!(bench.outbox.pop_chunk(row, |_| ()).is_none());
     assert_eq!([bench.pop(), bench.pop(), bench.pop()], [Some((99, 1, 0)), Some((0, 0, 0)), None]);
 }
 
@@ -245,7 +250,7 @@ fn nothing_has_ended_while_another_consumer_is_at_what_is_left() {
         bench.outbox.end(Status::CLOSED, None);
         assert!(matches!(bench.outbox.pop(), Popped::Empty));
         assert!(matches!(bench.outbox.wait(None), Some(Popped::Empty)), "look again");
-        assert_eq!(bench.outbox.pop_chunk(row).is_some(), !is_farewell);
+        assert_eq!(bench.outbox.pop_chunk(row, |_| ()).is_some(), !is_farewell);
         assert_eq!(bench.pop(), is_farewell.then_some((99, 2, 0)));
         assert!(matches!(bench.outbox.pop(), Popped::Ended(Status::CLOSED)));
     }
