@@ -282,20 +282,23 @@ impl Batch {
     }
 
     /// Places the next of its rows; returns its position.
+    #[inline]
     pub fn place(&mut self, seat: Seat, age: u64, view: View<'_>, keys: &Keys, store: &mut Store) -> usize {
         let at = if self.dense { seat.row.at() } else { self.count };
         self.count += 1;
         self.age[at] = age;
         if seat.version == 0 || self.seats[at] != seat {
-            self.seats[at] = seat;
-            self.row[at] = seat.row.0;
-            (self.session[at], self.user[at], self.generation[at]) = (seat.session.0, seat.user, seat.generation.0);
-            self.fill(at, seat.row, view, keys, store);
+            self.fill(at, seat, view, keys, store);
         }
         at
     }
 
-    fn fill(&mut self, at: usize, row: Row, view: View<'_>, keys: &Keys, store: &mut Store) {
+    /// What stands at `at` is not what stood there.
+    #[inline(never)]
+    fn fill(&mut self, at: usize, seat: Seat, view: View<'_>, keys: &Keys, store: &mut Store) {
+        self.seats[at] = seat;
+        self.row[at] = seat.row.0;
+        (self.session[at], self.user[at], self.generation[at]) = (seat.session.0, seat.user, seat.generation.0);
         let mut lends = false;
         for (key, spec) in keys.iter() {
             let block = view.blocks[key].as_ref();
@@ -324,7 +327,7 @@ impl Batch {
             }
         }
         if lends {
-            self.lent.add(row);
+            self.lent.add(seat.row);
         }
     }
 

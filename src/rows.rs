@@ -81,6 +81,15 @@ impl Rows {
         self.combine(a, b, |a, b| a & b);
     }
 
+    /// Adds the rows of `other`.
+    pub fn unite(&mut self, other: &Rows) {
+        self.count = 0;
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+            self.count += word.count_ones();
+        }
+    }
+
     /// Makes it `row` alone.
     pub fn set_only(&mut self, row: Row) {
         self.clear();

@@ -9,19 +9,22 @@ use crate::word::KeySet;
 ///
 /// For SUM and OR keys `image` is what the next HOT sees. When HOT is issued its input moves to `given` and `image`
 /// starts anew; if that HOT turns out to have failed and is to be retried, the two are merged again.
+///
+/// What a steady tick touches stands together, first.
+#[repr(C)]
 pub struct Held {
-    image: Box<[u8]>,
-    /// OR keys: the newest value, which remains when the bits have been seen.
-    level: Box<[u8]>,
-    given: Box<[u8]>,
-    present: KeySet,
+    /// Grows with each change of what a step sees; never reset, so no two contents of a row share one.
+    version: u64,
     /// SUM and OR keys with input that no HOT was given yet, and those whose input the HOT in flight was given.
     fresh: KeySet,
     given_keys: KeySet,
+    present: KeySet,
+    image: Box<[u8]>,
     /// Heavy keys: the applied value; cheap ones of variable size: the newest.
     blocks: Table,
-    /// Grows with each change of what a step sees; never reset, so no two contents of a row share one.
-    version: u64,
+    /// OR keys: the newest value, which remains when the bits have been seen.
+    level: Box<[u8]>,
+    given: Box<[u8]>,
 }
 
 impl Held {
@@ -122,11 +125,15 @@ impl Held {
     }
 
     /// HOT was issued with this view: accumulators start anew, and remember what they gave.
+    #[inline]
     pub fn issue(&mut self, keys: &Keys) {
         self.given_keys = self.fresh;
-        if self.fresh.is_empty() {
-            return;
+        if !self.fresh.is_empty() {
+            self.start_anew(keys);
         }
+    }
+
+    fn start_anew(&mut self, keys: &Keys) {
         for key in self.fresh.iter() {
             let span = keys.span(key);
             self.given[span.clone()].copy_from_slice(&self.image[span.clone()]);

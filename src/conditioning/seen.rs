@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Block, Keys, Store, same};
-use crate::word::{Generation, KeySet};
+use crate::word::{Generation, KeySet, Row};
 
 /// What a batch shows a stage of one row and key.
 #[derive(Clone, Copy)]
@@ -16,10 +16,15 @@ pub enum Shown<'a> {
     Block(&'a Arc<Block>),
 }
 
-/// Of one row and one lane. A lent value is remembered by name only, so that it can be released in time.
+/// Of one lane, by row.
 pub struct Seen {
-    generation: Generation,
-    version: u64,
+    /// Which version of which life: what most ticks ask of most rows, so it stands together.
+    latest: Box<[(Generation, u64)]>,
+    shown: Box<[Memory]>,
+}
+
+/// Of one row. A lent value is remembered by name only, so that it can be released in time.
+struct Memory {
     image: Box<[u8]>,
     present: KeySet,
     blocks: Box<[Memo]>,
@@ -32,54 +37,64 @@ enum Memo {
 }
 
 impl Seen {
-    /// Nothing seen.
-    pub fn new(keys: &Keys) -> Seen {
-        Seen {
-            generation: Generation(0),
-            version: 0,
+    /// Of `max` rows: nothing seen.
+    pub fn new(max: u32, keys: &Keys) -> Seen {
+        let nothing = |_| Memory {
             image: vec![0; keys.image_size()].into(),
             present: KeySet::NONE,
             blocks: (0..keys.len()).map(|_| Memo::Absent).collect(),
-        }
+        };
+        Seen { latest: vec![(Generation(0), 0); max as usize].into(), shown: (0..max).map(nothing).collect() }
     }
 
-    /// Whether a batch with this version of this life saw just that: nothing has changed.
-    pub fn is(&self, generation: Generation, version: u64) -> bool {
-        self.generation == generation && self.version == version
+    /// Whether a batch with this version of the life in `row` saw just that: nothing has changed.
+    #[inline]
+    pub fn is(&self, row: Row, generation: Generation, version: u64) -> bool {
+        self.latest[row.at()] == (generation, version)
     }
 
-    /// Which keys differ from what `shown` shows. The first of a life: all that are present.
-    pub fn changed<'a>(&self, generation: Generation, keys: &Keys, shown: impl Fn(usize) -> Shown<'a>) -> KeySet {
-        let mut changed = KeySet::NONE;
+    /// Which keys of `row` differ from what `shown` shows. The first of a life: all that are present.
+    pub fn changed<'a>(
+        &self,
+        row: Row,
+        generation: Generation,
+        keys: &Keys,
+        shown: impl Fn(usize) -> Shown<'a>,
+    ) -> KeySet {
+        let (Memory { image, present, blocks }, mut changed) = (&self.shown[row.at()], KeySet::NONE);
+        let is_new = self.latest[row.at()].0 != generation;
         for (key, _) in keys.iter() {
             let shown = shown(key);
             let differs = match shown {
-                _ if self.generation != generation => !matches!(shown, Shown::Absent),
-                Shown::Bytes(bytes) => !self.present.has(key) || &self.image[keys.span(key)] != bytes,
-                Shown::Block(block) => !self.blocks[key].shows(block),
-                Shown::Absent => self.present.has(key) || !matches!(self.blocks[key], Memo::Absent),
+                _ if is_new => !matches!(shown, Shown::Absent),
+                Shown::Bytes(bytes) => !present.has(key) || &image[keys.span(key)] != bytes,
+                Shown::Block(block) => !blocks[key].shows(block),
+                Shown::Absent => present.has(key) || !matches!(blocks[key], Memo::Absent),
             };
             changed.set(key, differs);
         }
         changed
     }
 
-    /// A batch that showed this has succeeded.
+    /// A batch that showed this of `row` has succeeded.
     pub fn commit<'a>(
         &mut self,
+        row: Row,
         generation: Generation,
         version: u64,
         keys: &Keys,
         store: &mut Store,
         shown: impl Fn(usize) -> Shown<'a>,
     ) {
-        (self.generation, self.version, self.present) = (generation, version, KeySet::NONE);
+        self.latest[row.at()] = (generation, version);
+        let Memory { image, present, blocks } = &mut self.shown[row.at()];
+        *present = KeySet::NONE;
         for (key, _) in keys.iter() {
             let new = match shown(key) {
                 Shown::Absent => Memo::Absent,
                 Shown::Bytes(bytes) => {
-                    self.present.add(key);
-                    self.image[keys.span(key)].copy_from_slice(bytes);
+                    present.add(key);
+                    image[keys.span(key)].copy_from_slice(bytes);
                     Memo::Absent
                 }
                 Shown::Block(block) if block.is_lent() => {
@@ -87,7 +102,7 @@ impl Seen {
                 }
                 Shown::Block(block) => Memo::Copied(block.clone()),
             };
-            if let Memo::Copied(old) = std::mem::replace(&mut self.blocks[key], new) {
+            if let Memo::Copied(old) = std::mem::replace(&mut blocks[key], new) {
                 store.give(old);
             }
         }

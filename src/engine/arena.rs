@@ -12,7 +12,9 @@ use crate::queue::LIFE_NOTICES;
 use crate::rows::Rows;
 use crate::word::{Fault, Generation, Nanos, Row, Session, Status};
 
-/// One life of a session, from its ATTACH or RESET to the next RESET or its end.
+/// One life of a session, from its ATTACH or RESET to the next RESET or its end. What a steady tick touches stands together,
+/// first.
+#[repr(C)]
 pub struct Life {
     pub session: Session,
     pub user: u64,
@@ -21,23 +23,24 @@ pub struct Life {
     pub age: u64,
     /// Steps that gave no chunk because the model left its size 0.
     pub silent: u64,
-    /// Of the message that began it.
-    pub begin_tag: u64,
     /// The newest ACTION, and when it was pushed, if no HOT was issued since.
     pub tag: u64,
     pub unseen_since: Option<Nanos>,
-    /// The message whose heavy values are applied, and the one whose are wanted.
+    /// The message whose heavy values are applied.
     pub heavy_tag: u64,
+    /// Encodes started since its last HOT was issued.
+    pub sat_out: u32,
+    pub held: Held,
+    /// Of the message that began it.
+    pub begin_tag: u64,
+    /// The message whose heavy values are wanted.
     pub wanted_tag: u64,
     /// By key, all of them: what seed sees, and a RESET without values again.
     pub context: Table,
-    pub held: Held,
     /// Heavy keys: what is to be applied.
     pub wanted: Table,
     pub seed_tries: u32,
     pub encode_tries: u32,
-    /// Encodes started since its last HOT was issued.
-    pub sat_out: u32,
     pub encodes: u64,
     /// One of them has succeeded.
     pub has_encoded: bool,
@@ -140,6 +143,35 @@ pub enum State {
         left: Left,
         next: Option<Box<Life>>,
     },
+}
+
+impl State {
+    /// Of those that are not [`State::Ready`], which most are: out of their way.
+    #[cold]
+    fn life(&self) -> Option<&Life> {
+        match self {
+            State::Free | State::Retiring { next: None, .. } => None,
+            State::Pending { life }
+            | State::Starting { life }
+            | State::Ready { life }
+            | State::Encoding { life, .. }
+            | State::Quarantined { life, .. }
+            | State::Retiring { next: Some(life), .. } => Some(life),
+        }
+    }
+
+    #[cold]
+    fn life_mut(&mut self) -> Option<&mut Life> {
+        match self {
+            State::Free | State::Retiring { next: None, .. } => None,
+            State::Pending { life }
+            | State::Starting { life }
+            | State::Ready { life }
+            | State::Encoding { life, .. }
+            | State::Quarantined { life, .. }
+            | State::Retiring { next: Some(life), .. } => Some(life),
+        }
+    }
 }
 
 /// The rows of each state, for iteration.
@@ -276,28 +308,20 @@ impl Arena {
     }
 
     /// Who lives in `row`, or has claimed it.
+    #[inline]
     pub fn life(&self, row: Row) -> Option<&Life> {
         match &self.states[row.at()] {
-            State::Free | State::Retiring { next: None, .. } => None,
-            State::Pending { life }
-            | State::Starting { life }
-            | State::Ready { life }
-            | State::Encoding { life, .. }
-            | State::Quarantined { life, .. }
-            | State::Retiring { next: Some(life), .. } => Some(life),
+            State::Ready { life } => Some(life),
+            other => other.life(),
         }
     }
 
     /// Who lives in `row`, or has claimed it.
+    #[inline]
     pub fn life_mut(&mut self, row: Row) -> Option<&mut Life> {
         match &mut self.states[row.at()] {
-            State::Free | State::Retiring { next: None, .. } => None,
-            State::Pending { life }
-            | State::Starting { life }
-            | State::Ready { life }
-            | State::Encoding { life, .. }
-            | State::Quarantined { life, .. }
-            | State::Retiring { next: Some(life), .. } => Some(life),
+            State::Ready { life } => Some(life),
+            other => other.life_mut(),
         }
     }
 

@@ -76,8 +76,8 @@ pub struct Cohort {
     pub(super) store: Store,
     pub(super) herald: Herald,
     pub(super) health: Health,
-    /// By lane (HOT, DEFERRED) and row.
-    pub(super) seen: [Box<[Seen]>; 2],
+    /// By lane: HOT, DEFERRED.
+    pub(super) seen: [Seen; 2],
     pub(super) pools: Box<[Option<Pool>]>,
     /// Of earlier lives of a row; with a device alone. Let go when nobody uses them any more.
     pub(super) old_pools: Vec<Pool>,
@@ -148,13 +148,12 @@ impl Cohort {
         let blocks = [block()?, if plan.pipelined { block()? } else { None }];
         let device = releases.map(|fence| Device { fence, resting, row: Row(0), room: outputs });
         let rows = || Rows::new(max);
-        let seen = || (0..max).map(|_| Seen::new(keys)).collect::<Box<[_]>>();
         let mut cohort = Cohort {
             arena: Arena::new(max, keys),
             store: Store::new(4 * max as usize + 16),
             herald: Herald::new(shared.outbox.clone()),
             health: Health::default(),
-            seen: [seen(), seen()],
+            seen: [Seen::new(max, keys), Seen::new(max, keys)],
             pools: (0..max).map(|_| None).collect(),
             old_pools: Vec::new(),
             making: (0..max).map(|_| [None, None]).collect(),

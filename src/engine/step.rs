@@ -8,7 +8,7 @@ use crate::batch::{Batch, Seat};
 use crate::conditioning::{Keys, Seen};
 use crate::lane::{Calls, Fence, Work};
 use crate::rows::Rows;
-use crate::word::{Generation, Lane, Nanos, Row};
+use crate::word::{Generation, Lane, Nanos};
 
 impl Cohort {
     /// Step 7, pipelined: what HOT said of the previous batch is acted on, then its DEFERRED is submitted.
@@ -63,9 +63,7 @@ impl Cohort {
         if let Some(deferred) = &mut deferred {
             deferred.begin(self.tick, slot as u32, &cohort);
         }
-        for row in cohort.iter() {
-            self.board_row(row, slot, &mut flight, &mut hot, deferred.as_deref_mut());
-        }
+        self.board(&cohort, slot, &mut flight, &mut hot, deferred.as_deref_mut());
         self.cohort = cohort;
         hot.seal(&mut self.store);
         if let Some(deferred) = &mut deferred {
@@ -100,35 +98,46 @@ impl Cohort {
         }
     }
 
-    /// Puts one row into this tick's batches: both see the same.
-    fn board_row(&mut self, row: Row, slot: usize, flight: &mut Flight, hot: &mut Batch, deferred: Option<&mut Batch>) {
-        let keys = &self.model.manifest().keys;
-        let Some(life) = self.arena.life_mut(row) else { return };
-        // There always is one: a buffer is given away for another only.
-        let output = match &self.making[row.at()][slot] {
-            Some(lease) if !self.model.manifest().owns_outputs => lease.address(),
-            _ => 0,
-        };
-        let (generation, version) = (life.generation, life.held.version());
-        let seat = Seat { row, session: life.session, user: life.user, generation, version };
-        let at = hot.place(seat, life.age, life.held.view(), keys, &mut self.store);
-        mark_changed(&self.seen[Lane::Hot.at()][row.at()], hot, at, keys);
-        match deferred {
-            Some(deferred) => {
-                let at = deferred.place(seat, life.age, life.held.view(), keys, &mut self.store);
-                deferred.set_output(at, output);
+    /// Puts the rows into this tick's batches: both see the same.
+    fn board(
+        &mut self,
+        cohort: &Rows,
+        slot: usize,
+        flight: &mut Flight,
+        hot: &mut Batch,
+        mut deferred: Option<&mut Batch>,
+    ) {
+        let Cohort { arena, store, seen, making, model, .. } = self;
+        let (manifest, seen) = (model.manifest(), &seen[Lane::Hot.at()]);
+        let keys = &manifest.keys;
+        for row in cohort.iter() {
+            let Some(life) = arena.life_mut(row) else { continue };
+            // There always is one: a buffer is given away for another only.
+            let output = match &making[row.at()][slot] {
+                Some(lease) if !manifest.owns_outputs => lease.address(),
+                _ => 0,
+            };
+            let (generation, version) = (life.generation, life.held.version());
+            let seat = Seat { row, session: life.session, user: life.user, generation, version };
+            let at = hot.place(seat, life.age, life.held.view(), keys, store);
+            mark_changed(seen, hot, at, keys);
+            match &mut deferred {
+                Some(deferred) => {
+                    let at = deferred.place(seat, life.age, life.held.view(), keys, store);
+                    deferred.set_output(at, output);
+                }
+                None => hot.set_output(at, output),
             }
-            None => hot.set_output(at, output),
+            flight.marks[row.at()] = Mark {
+                generation,
+                index: life.age,
+                tag: life.tag,
+                heavy_tag: life.heavy_tag,
+                pushed: life.unseen_since.take(),
+            };
+            life.sat_out = 0;
+            life.held.issue(keys);
         }
-        flight.marks[row.at()] = Mark {
-            generation,
-            index: life.age,
-            tag: life.tag,
-            heavy_tag: life.heavy_tag,
-            pushed: life.unseen_since.take(),
-        };
-        life.sat_out = 0;
-        life.held.issue(keys);
     }
 
     /// Where outputs are one block: that of each position. Not before the batch, which ends chunks, is what its lane will
@@ -205,11 +214,12 @@ impl Cohort {
                 }
                 self.quarantine_bad();
                 self.commit(Lane::Hot, flight);
+                self.aged.unite(&flight.rows);
+                // Where nobody has left since, nobody has to be asked.
+                let is_whole = flight.departures == self.departures;
                 for row in flight.rows.iter() {
-                    if let Some(life) = living(self.arena.life_mut(row), flight.marks[row.at()].generation) {
-                        life.age += 1;
-                        self.aged.add(row);
-                    }
+                    let is_here = |life: &&mut Life| is_whole || life.generation == flight.marks[row.at()].generation;
+                    self.arena.life_mut(row).filter(is_here).into_iter().for_each(|life| life.age += 1);
                 }
             }
         }
@@ -242,9 +252,9 @@ impl Cohort {
                 continue;
             }
             for (at, row) in batch.positions().filter(|(_, row)| flight.rows.has(*row)) {
-                let (seat, seen) = (batch.seat(at), &mut self.seen[lane.at()][row.at()]);
-                if !seen.is(seat.generation, seat.version) || seat.version == 0 {
-                    seen.commit(seat.generation, seat.version, keys, &mut self.store, |key| batch.shown(at, key));
+                let (seat, seen) = (batch.seat(at), &mut self.seen[lane.at()]);
+                if !seen.is(row, seat.generation, seat.version) || seat.version == 0 {
+                    seen.commit(row, seat.generation, seat.version, keys, &mut self.store, |key| batch.shown(at, key));
                 }
             }
         }
@@ -262,8 +272,8 @@ impl Cohort {
         }
         let keys = &self.model.manifest().keys;
         for at in batch.span() {
-            if let Some(row) = batch.row_at(at) {
-                mark_changed(&self.seen[Lane::Deferred.at()][row.at()], &mut batch, at, keys);
+            if batch.row_at(at).is_some() {
+                mark_changed(&self.seen[Lane::Deferred.at()], &mut batch, at, keys);
             }
         }
         let after = flight.hot.last().copied();
@@ -316,10 +326,17 @@ fn living(life: Option<&mut Life>, generation: Generation) -> Option<&mut Life> 
 }
 
 /// Says which keys differ from what the lane saw last of the row at `at`.
+#[inline(always)]
 fn mark_changed(seen: &Seen, batch: &mut Batch, at: usize, keys: &Keys) {
-    let (generation, version) = (batch.seat(at).generation, batch.seat(at).version);
-    if version == 0 || !seen.is(generation, version) {
-        let changed = seen.changed(generation, keys, |key| batch.shown(at, key));
-        batch.set_changed(at, changed);
+    let Seat { row, generation, version, .. } = *batch.seat(at);
+    if version == 0 || !seen.is(row, generation, version) {
+        set_changed(seen, batch, at, keys);
     }
+}
+
+#[inline(never)]
+fn set_changed(seen: &Seen, batch: &mut Batch, at: usize, keys: &Keys) {
+    let Seat { row, generation, .. } = *batch.seat(at);
+    let changed = seen.changed(row, generation, keys, |key| batch.shown(at, key));
+    batch.set_changed(at, changed);
 }

@@ -175,11 +175,12 @@ impl Target {
     }
 }
 
-/// Work that was submitted and not yet taken back, by queue, oldest first.
+/// Work that was submitted and not yet taken back, by queue.
 #[derive(Default)]
 struct Outstanding {
     submitted: [u64; Queue::COUNT],
-    works: [std::collections::VecDeque<(u64, Place)>; Queue::COUNT],
+    /// Oldest first, and the newest is the one submitted last: their sequences have no gaps.
+    works: [std::collections::VecDeque<Place>; Queue::COUNT],
 }
 
 /// Where a batch is.
@@ -199,15 +200,15 @@ impl Outstanding {
     fn add(&mut self, queue: Queue, place: Place) -> Fence {
         let fence = self.next(queue);
         self.submitted[queue.at()] = fence.sequence;
-        self.works[queue.at()].push_back((fence.sequence, place));
+        self.works[queue.at()].push_back(place);
         fence
     }
 
     fn place(&mut self, fence: Fence) -> Option<&mut Place> {
+        let newer = self.submitted[fence.queue.at()].checked_sub(fence.sequence)? as usize;
         let works = &mut self.works[fence.queue.at()];
-        // Mostly the newest or the oldest of few.
-        let at = works.partition_point(|(sequence, _)| *sequence < fence.sequence);
-        works.get_mut(at).filter(|(sequence, _)| *sequence == fence.sequence).map(|(_, place)| place)
+        // Older than the oldest: taken back.
+        works.len().checked_sub(newer + 1).and_then(|at| works.get_mut(at))
     }
 
     fn get(&mut self, fence: Fence) -> Option<&mut Batch> {
@@ -221,7 +222,7 @@ impl Outstanding {
         let place = self.place(fence)?;
         let Place::Here(batch) = std::mem::replace(place, Place::Gone) else { return None };
         let works = &mut self.works[fence.queue.at()];
-        while matches!(works.front(), Some((_, Place::Gone))) {
+        while matches!(works.front(), Some(Place::Gone)) {
             works.pop_front();
         }
         Some(batch)

@@ -141,7 +141,7 @@ impl ThreadLanes {
         while let Take::Item(batch) = post.finished.pop() {
             // In the order they were submitted.
             let works = &mut self.outstanding.works[fence.queue.at()];
-            let Some((_, place)) = works.iter_mut().find(|(_, place)| matches!(place, Place::Away)) else { break };
+            let Some(place) = works.iter_mut().find(|place| matches!(place, Place::Away)) else { break };
             *place = Place::Here(batch);
         }
     }
