@@ -1,21 +1,20 @@
 //! The output buffers of one row: a quota that is committed once, used again and again, and outlives the engine.
 //!
-//! A buffer is either at home (its bit in `home` is set) or owned by exactly one [`Lease`]: in a batch, in the outbox,
-//! or in a consumer's hands. Takers are one thread (the engine's, which has the [`Pool`]); givers are any.
+//! A buffer is either at home or owned by exactly one [`Lease`]: in a batch, in the outbox, or in a consumer's hands. Takers
+//! are one thread (the engine's, which has the [`Pool`]), so taking one is a load and a store; givers are any.
 //!
-//! **When the memory goes.** The bits are the count of references: while the engine has its `Pool` nobody frees the
-//! memory, so neither taking a buffer nor giving it back counts anything else. The drop of the `Pool` sets `GONE` in
-//! each word of bits. Nothing is taken after that, so bits are only set, and a word becomes whole (all its buffers at
-//! home, and `GONE`) in exactly one operation, of a giver or of that drop. Who makes a word whole counts it off `open`;
-//! who counts off the last frees the memory. Nobody else touches the pool after its own operation on a word.
+//! **When the memory goes.** While the engine has its `Pool` nobody frees the memory, so neither taking a buffer nor giving
+//! it back counts anything. The drop of the `Pool` marks each buffer as an orphan. What it finds at home it counts off `open`
+//! itself; of what is out, the giver finds the mark, and counts it off. So each is counted off once, and the `Pool` too,
+//! last of its own; who counts off the last frees the memory. A giver that finds no mark touches the pool no more.
 //!
 //! **Not before.** With a device, or with pointers of the model's own, a buffer that is at home may still be in use: by
 //! the batch that fills it, or by what its consumer enqueued. What must be over is kept in its seat, which belongs to
 //! the buffer's owner, and to the taker while it is at home: who gives it back looks at once, the taker passes over what
 //! is not over yet, and whoever frees the memory waits.
 //!
-//! All these operations are read-modify-writes with Acquire and Release, so the last one sees what everybody did with
-//! their buffers before. (Acquire on each of them and not a fence in the last: the thread sanitizer knows no fences.)
+//! Giving, marking and counting off are read-modify-writes with Acquire and Release, so the last one sees what everybody
+//! did with their buffers before. (Acquire on each of them and not a fence in the last: the thread sanitizer knows no fences.)
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -26,13 +25,14 @@ use super::ready::Ready;
 use crate::memory::{LINE, Memory, Room};
 use crate::model::{Model, RawEvent, RawStream};
 use crate::sync::UnsafeCell;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::word::Row;
 
-/// In a word of `home`: the engine has let go of the pool.
-const GONE: u64 = 1 << 63;
-/// Buffers that have their bits in one word.
-const WORD: usize = 63;
+/// Where a buffer is: somebody has it.
+const OUT: u32 = 0;
+const HOME: u32 = 1;
+/// The engine has let go of the pool.
+const ORPHAN: u32 = 2;
 
 /// The engine's right to take buffers: see the module's comment. One thread at a time has it.
 pub struct Pool {
@@ -46,9 +46,9 @@ struct Body {
     /// Keeps the buffers' bytes alive; they are reached by address only. Written once, so all pages are there.
     _memory: Memory,
     bytes: usize,
-    /// One bit a buffer, set = at home; and `GONE`. Mostly one word is enough, and is at hand.
-    home: (AtomicU64, Box<[AtomicU64]>),
-    /// Words of `home` that are not whole yet.
+    /// By buffer, where it is. Home: by its giver alone; out: by the taker, of one at home; orphan: by the drop of the pool.
+    places: Box<[AtomicU32]>,
+    /// Buffers that are not counted off yet, and the pool.
     open: AtomicUsize,
     /// By buffer.
     seats: Box<[Seat]>,
@@ -133,13 +133,11 @@ impl Pool {
             [] => memory.address(),
             bytes => bytes.as_mut_ptr().expose_provenance(),
         };
-        let words = count.div_ceil(WORD).max(1);
-        let word = |at| AtomicU64::new(buffers_of(at, count));
         let body = Box::new(Body {
             _memory: memory,
             bytes,
-            home: (word(0), (1..words).map(word).collect()),
-            open: AtomicUsize::new(words),
+            places: (0..count).map(|_| AtomicU32::new(HOME)).collect(),
+            open: AtomicUsize::new(count + 1),
             seats: Box::default(),
             returned,
             has_rests: device.is_some() || owner.is_some(),
@@ -162,28 +160,22 @@ impl Pool {
     }
 
     /// Takes a free buffer.
+    #[inline]
     pub fn take(&self) -> Option<Lease> {
-        for (at, word) in self.body().words().enumerate() {
+        let Body { places, seats, .. } = self.body();
+        let (seat, place) = seats.iter().zip(places).find(|(seat, place)| {
             // Acquire: the giver's last use of the buffer, and of its seat, is over.
-            let mut bits = word.load(Ordering::Acquire);
-            while bits != 0 {
-                let bit = bits.trailing_zeros();
-                let index = (at * WORD) as u32 + bit;
-                if self.is_over(index) {
-                    // Only we clear bits, so this one is still set.
-                    word.fetch_and(!(1 << bit), Ordering::Acquire);
-                    return Some(Lease(NonNull::from(&self.body().seats[index as usize])));
-                }
-                bits &= bits - 1;
-            }
-        }
-        None
+            place.load(Ordering::Acquire) == HOME && self.is_over(seat.index)
+        })?;
+        // Of a buffer at home nobody else changes that.
+        place.store(OUT, Ordering::Relaxed);
+        Some(Lease(NonNull::from(seat)))
     }
 
     /// Whether the last use of a buffer at home is over.
     fn is_over(&self, index: u32) -> bool {
         let body = self.body();
-        // SAFETY: its bit is set and we are the taker: the seat is ours.
+        // SAFETY: it is at home and we are the taker: the seat is ours.
         !body.has_rests || unsafe { body.settle(index) }
     }
 
@@ -202,13 +194,9 @@ impl Pool {
 
     /// Of each buffer at home, whether its last use is over.
     fn look_at_home(&self) -> impl Iterator<Item = bool> {
-        let words = self.body().words().enumerate();
-        let at_home = words.flat_map(|(at, word)| {
-            // Acquire: as in `take`.
-            let bits = word.load(Ordering::Acquire);
-            (0..WORD as u32).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (at * WORD) as u32 + bit)
-        });
-        at_home.map(|index| self.is_over(index))
+        // Acquire: as in `take`.
+        let at_home = (0..).zip(&self.body().places).filter(|(_, place)| place.load(Ordering::Acquire) == HOME);
+        at_home.map(|(index, _)| self.is_over(index))
     }
 
     /// Whether nobody uses any of its buffers: letting go of it then waits for nothing.
@@ -223,23 +211,17 @@ impl Pool {
 
     /// How many are at home.
     pub fn at_home(&self) -> usize {
-        self.body().words().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.body().places.iter().filter(|place| place.load(Ordering::Relaxed) == HOME).count()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let words = 1 + self.body().home.1.len();
-        for at in 0..words {
-            // SAFETY: a word without `GONE` is not whole, so the body is there until the last of them got it.
-            unsafe { Body::put(self.body, at, GONE) };
-        }
+        let orphan = |place: &&AtomicU32| place.swap(ORPHAN, Ordering::AcqRel) == HOME;
+        let at_home = self.body().places.iter().filter(orphan).count();
+        // SAFETY: those, and ourselves, were not counted off yet; the pool is not used after this.
+        unsafe { Body::count_off(self.body, at_home + 1) };
     }
-}
-
-/// Of `count` buffers those of word `at`.
-fn buffers_of(at: usize, count: usize) -> u64 {
-    (1 << (count - at * WORD).min(WORD)) - 1
 }
 
 impl Seat {
@@ -249,16 +231,6 @@ impl Seat {
 }
 
 impl Body {
-    /// Those of `home`.
-    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
-        std::iter::once(&self.home.0).chain(&self.home.1)
-    }
-
-    /// The `at`th of them.
-    fn word(&self, at: usize) -> &AtomicU64 {
-        if at == 0 { &self.home.0 } else { &self.home.1[at - 1] }
-    }
-
     /// Whether what buffer `index` was used for is over; if so, the model has its pointer back.
     ///
     /// # Safety
@@ -280,20 +252,14 @@ impl Body {
         }
     }
 
-    /// Sets `bits` in word `at`. Frees the body if that makes the last word whole.
+    /// Counts `buffers` off; frees the body if they were the last.
     ///
     /// # Safety
-    /// The caller owns what the bits stand for; it touches the body no more, unless it has other bits to put.
-    unsafe fn put(body: NonNull<Body>, at: usize, bits: u64) {
-        // SAFETY: what the caller owns keeps the body until the operation on the word.
-        let this = unsafe { body.as_ref() };
-        let whole = buffers_of(at, this.seats.len()) | GONE;
-        // Release: our uses of the buffer come before those of its next taker, or of who frees it. Acquire: and all
-        // others' before ours, if we are the one.
-        let word = this.word(at).fetch_or(bits, Ordering::AcqRel) | bits;
-        // A word that we made whole keeps the body until it is counted off.
-        if word == whole && this.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: from `Box::leak`; all words are whole, so nobody has a lease or the pool, and this happens once.
+    /// They were not counted off yet, and are the caller's; it touches the body no more.
+    unsafe fn count_off(body: NonNull<Body>, buffers: usize) {
+        // SAFETY: what is not counted off keeps the body.
+        if unsafe { body.as_ref() }.open.fetch_sub(buffers, Ordering::AcqRel) == buffers {
+            // SAFETY: from `Box::leak`; nobody has a lease or the pool, and this happens once.
             drop(unsafe { Box::from_raw(body.as_ptr()) });
         }
     }
@@ -321,7 +287,7 @@ unsafe impl Sync for Lease {}
 
 impl Lease {
     fn seat(&self) -> &Seat {
-        // SAFETY: the buffer's bit is not set, so its word is not whole and the body with its seats lives.
+        // SAFETY: the buffer is not counted off, so the body with its seats lives.
         unsafe { self.0.as_ref() }
     }
 
@@ -417,9 +383,14 @@ impl Drop for Lease {
         let rests = self.pool().has_rests && !self.settle();
         // The body may be gone when it is told.
         let told = if rests && self.pool().owner.is_some() { self.pool().device.clone() } else { None };
-        let index = self.seat().index as usize;
-        // SAFETY: the buffer is ours, and this is our last use of it.
-        unsafe { Body::put(self.body(), index / WORD, 1 << (index % WORD)) };
+        let (body, index) = (self.body(), self.seat().index as usize);
+        // Release: our uses of the buffer come before those of its next taker. Nothing of the pool is ours after it, but for
+        // an orphan's count.
+        // SAFETY: the buffer keeps the body until then.
+        if unsafe { body.as_ref() }.places[index].swap(HOME, Ordering::AcqRel) == ORPHAN {
+            // SAFETY: the pool has not counted it off, and nobody else does.
+            unsafe { Body::count_off(body, 1) };
+        }
         // Not before: who is told finds the buffer at home.
         if let Some(device) = told {
             device.resting.set(device.row);

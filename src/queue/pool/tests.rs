@@ -101,7 +101,7 @@ fn a_buffer_that_its_consumers_stream_still_uses_is_at_home_and_passed_over() {
 
 #[test]
 fn each_buffer_is_its_own_and_the_memory_goes_once_with_the_last_of_them_or_the_engine() {
-    for count in [1, 62, 63, 64, 126, 127, 200] {
+    for count in [1, 2, 63, 200] {
         let (pool, gone) = pool(count);
         let mut leases: Vec<Lease> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!((leases.len(), pool.at_home()), (count, 0));
