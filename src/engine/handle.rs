@@ -1,27 +1,25 @@
-//! An engine as its host holds it: who may drive it, and how it ends.
+//! An engine as its host holds it, and who may drive it; how it ends: `ending`.
 //!
-//! The cohort is behind a lock: the driving thread takes it, and any other that would drive is told that it may not,
-//! instead of waiting. `shared` is for everybody.
+//! The cohort is behind a lock: the driving thread takes it, for a tick or from opening to the end, and any other that
+//! would drive is told that it may not, instead of waiting. `shared` is for everybody, as is each atomic here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
 use super::cohort::{Cohort, Progress};
-use super::drive::{Settings, close, drive};
+use super::drive::{Settings, drive};
+use super::ending::{Ending, PANICKED};
 use super::replay::{difference, facts, replay};
 use super::serve::Serving;
 use super::shared::Shared;
 use crate::model::{Model, RawEngine};
-use crate::output::{Event, Notice};
-use crate::queue::Popped;
 use crate::record::{Reader, Tape, Writer};
 use crate::telemetry::{Level, Trace};
-use crate::time::{Duty, Wake, real_now};
+use crate::time::{Duty, real_now};
 use crate::word::{Fault, Nanos, Session, Status, hook};
 
 /// A status and what to tell of it.
@@ -61,19 +59,14 @@ pub enum Body {
 }
 
 /// What the driving thread has.
-struct Driver {
+pub(super) struct Driver {
     /// None: the model owns its loop, or the engine is being freed.
-    cohort: Option<Cohort>,
+    pub(super) cohort: Option<Cohort>,
     is_open: bool,
-    has_ended: bool,
 }
 
 /// So many mistakes are told one by one.
 const FEW_MISTAKES: u64 = 8;
-/// How often a stop looks whether one on another thread is over.
-const OTHER_STOP: Duration = Duration::from_micros(100);
-/// Of a panic nobody knows the stage.
-const PANICKED: Fault = Fault { stage: hook::NONE, status: Status::DEAD };
 
 /// See the module's comment.
 pub struct Engine {
@@ -82,24 +75,17 @@ pub struct Engine {
     model: Arc<dyn Model>,
     settings: Settings,
     mode: AtomicU8,
-    driver: Mutex<Driver>,
+    pub(super) driver: Mutex<Driver>,
     /// Where the model owns its loop: what that has of the queues. Locked by the driving thread alone, so never waited for.
-    serving: Option<Mutex<Serving>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    /// The driving thread has done its last: no callback runs or will run. `over` tells who waits for that.
-    has_ended: AtomicBool,
-    over: Wake,
-    /// What opening came to: 1 = not known yet, 0, or why it failed.
-    opened: AtomicI32,
-    timed_out: AtomicBool,
-    /// The outbox was told of the death.
-    death_is_told: AtomicBool,
-    /// A free in a callback was told.
-    free_is_told: AtomicBool,
+    pub(super) serving: Option<Mutex<Serving>>,
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    /// What opening came to: 1 = not known yet, 0, or why it failed. `ending.turn` tells who waits for it.
+    pub(super) opened: AtomicI32,
+    pub(super) ending: Ending,
+    /// It is in a tick, or a replay.
+    pub(super) is_ticking: AtomicBool,
     /// Where the host ticks: when it did last, and whether it was told since that messages wait for it to.
     ticked_at: AtomicU64,
-    /// It is in a tick, or a replay.
-    is_ticking: AtomicBool,
     rest_is_told: AtomicBool,
     /// Calls that were told as such.
     mistakes: AtomicU64,
@@ -117,17 +103,13 @@ impl Engine {
             model,
             settings,
             mode: AtomicU8::new(Mode::Unset as u8),
-            driver: Mutex::new(Driver { cohort, is_open: false, has_ended: false }),
+            driver: Mutex::new(Driver { cohort, is_open: false }),
             serving,
             thread: Mutex::new(None),
-            has_ended: AtomicBool::new(false),
-            over: Wake::default(),
             opened: AtomicI32::new(1),
-            timed_out: AtomicBool::new(false),
-            death_is_told: AtomicBool::new(false),
-            free_is_told: AtomicBool::new(false),
-            ticked_at: AtomicU64::new(0),
+            ending: Ending::default(),
             is_ticking: AtomicBool::new(false),
+            ticked_at: AtomicU64::new(0),
             rest_is_told: AtomicBool::new(false),
             mistakes: AtomicU64::new(0),
         })
@@ -148,14 +130,6 @@ impl Engine {
         self.shared.watch.is_inside() || self.shared.log.is_inside()
     }
 
-    /// Why it is dead, if it is.
-    pub fn death(&self) -> Option<Status> {
-        match self.shared.death.load(Ordering::SeqCst) {
-            0 => None,
-            status => Some(Status(status)),
-        }
-    }
-
     /// Decides how the engine is driven, or says that it was decided otherwise.
     fn claim(&self, mode: Mode, again: bool) -> Result<(), Failure> {
         self.refuse_inside()?;
@@ -166,6 +140,12 @@ impl Engine {
             })?;
         }
         Ok(())
+    }
+
+    /// Whether a thread drives it that looks for a stop by itself.
+    pub(super) fn has_thread(&self) -> bool {
+        let mode = self.mode.load(Ordering::SeqCst);
+        mode == Mode::Started as u8 || mode == Mode::Run as u8
     }
 
     /// The caller's thread is left as it is: what is asked of ours is refused where there are none.
@@ -219,7 +199,7 @@ impl Engine {
             Failure::new(Status::MEMORY, format!("no thread for the engine: {error}"))
         })?;
         *self.thread.lock() = Some(handle);
-        self.over.sleep(None, || self.opened.load(Ordering::SeqCst) != 1);
+        self.ending.turn.sleep(None, || self.opened.load(Ordering::SeqCst) != 1);
         self.open_result().inspect_err(|_| self.join())
     }
 
@@ -255,10 +235,10 @@ impl Engine {
     fn run_through(&self, prepare: impl FnOnce() -> Result<(), Status>) {
         let mut guard = self.driver.lock();
         let driver = &mut *guard;
-        if driver.has_ended {
+        if self.ending.is_over() {
             // A stop on another thread was faster: nothing is opened any more.
             self.opened.store(Status::STATE.0, Ordering::SeqCst);
-            return self.over.notify();
+            return self.ending.turn.notify();
         }
         let body = AssertUnwindSafe(|| {
             prepare().map_err(|status| Fault { stage: hook::INIT, status })?;
@@ -281,7 +261,7 @@ impl Engine {
         driver.is_open = result.is_ok();
         if driver.is_open {
             self.opened.store(0, Ordering::SeqCst);
-            self.over.notify();
+            self.ending.turn.notify();
         }
         // Else `conclude` tells: whoever hears of it finds the engine dead.
         result
@@ -313,78 +293,6 @@ impl Engine {
     pub fn serving(&self) -> Option<MutexGuard<'_, Serving>> {
         let serving = self.serving.as_ref().filter(|_| self.shared.watch.is_inside())?;
         serving.try_lock().filter(|serving| serving.is_open())
-    }
-
-    /// The driving thread has nothing more to do: whatever callback still runs is inside. See `end`.
-    fn conclude(&self, driver: &mut Driver, result: std::thread::Result<Result<(), Fault>>, until: Nanos) -> bool {
-        self.shared.watch.driving(|| {
-            if let Some(serving) = &self.serving {
-                serving.lock().abandon();
-            }
-            let last_words = |_: &Fault| driver.cohort.iter_mut().for_each(Cohort::last_words);
-            let result = result.map(|result| result.inspect_err(last_words)).unwrap_or(Err(PANICKED));
-            driver.cohort.iter().for_each(|cohort| cohort.end_record(result.err()));
-            if let Err(fault) = result {
-                self.die(fault);
-                let _ = self.opened.compare_exchange(1, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
-            }
-            // It may wait for the disk: who waits for the engine has heard of a death.
-            driver.cohort.iter_mut().for_each(|cohort| cohort.end_trace(result.err()));
-            self.end(driver, until)
-        })
-    }
-
-    /// Whether no callback runs or will run. Those that a death has left running are waited for until `until`.
-    fn end(&self, driver: &mut Driver, until: Nanos) -> bool {
-        let is_over = self.shared.watch.driving(|| {
-            // A panic in what is left can end no more than this.
-            let halt = AssertUnwindSafe(|| match (self.death(), &mut driver.cohort) {
-                (Some(_), Some(cohort)) => cohort.halt(until),
-                _ => true,
-            });
-            let is_over = catch_unwind(halt).unwrap_or(true);
-            let _ = catch_unwind(AssertUnwindSafe(|| self.shared.hand_over()));
-            is_over
-        });
-        if !is_over {
-            return false;
-        }
-        driver.has_ended = true;
-        self.has_ended.store(true, Ordering::SeqCst);
-        self.over.notify();
-        true
-    }
-
-    /// The engine is dead: pushes and waits say so, what was delivered can still be popped. By whoever has the driver, so
-    /// that nothing is delivered after it.
-    fn die(&self, fault: Fault) {
-        if self.death_is_told.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let tick = self.shared.counters.ticks.load(Ordering::Relaxed);
-        let _ = self.shared.death.compare_exchange(0, fault.status.0, Ordering::SeqCst, Ordering::Relaxed);
-        self.shared.inbox.close();
-        self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
-        let name = self.model.manifest().stage_name(fault.stage);
-        let line = || match self.settings.why() {
-            Some(why) => format!("the engine is dead: {why}"),
-            None => format!("the engine is dead: stage {name}, status {}", fault.status),
-        };
-        if !self.shared.watch.is_abandoned() {
-            self.shared.log.say(Level::Error, line);
-        }
-    }
-
-    /// Ends an engine whose boundary caught a panic of ours. Never waits: who drives it just now finds it dead and tells; if
-    /// nobody does, it is told here.
-    pub fn poison(&self) {
-        let _ = self.shared.death.compare_exchange(0, Status::DEAD.0, Ordering::SeqCst, Ordering::Relaxed);
-        self.ask_to_stop();
-        if let Some(driver) = self.driver.try_lock()
-            && !driver.has_ended
-        {
-            self.shared.watch.driving(|| self.die(PANICKED));
-        }
     }
 
     /// Drives it through what `path` has on record, on this thread.
@@ -453,7 +361,7 @@ impl Engine {
         self.claim(Mode::Ticked, true).map_err(refuse)?;
         if self.death().is_some() {
             if let Some(mut driver) = self.driver.try_lock()
-                && !driver.has_ended
+                && !self.ending.is_over()
             {
                 self.bury(&mut driver, real_now().saturating_add(wait));
             }
@@ -525,173 +433,5 @@ impl Engine {
             };
             format!("session {} has a message in the inbox, and {why}", session.0)
         });
-    }
-
-    /// The end of an engine that died while nobody drove it.
-    fn bury(&self, driver: &mut Driver, until: Nanos) -> bool {
-        if self.death_is_told.load(Ordering::SeqCst) {
-            return self.end(driver, until);
-        }
-        self.conclude(driver, Ok(Err(PANICKED)), until)
-    }
-
-    // ---- the end
-
-    /// Stops it, waiting at most `timeout` (`u64::MAX`: as long as it takes).
-    pub fn stop(&self, timeout: Nanos) -> Result<(), Failure> {
-        if self.is_inside() && timeout > 0 {
-            let message = "rte_engine_stop in a callback of the same engine: pass timeout 0 to ask only";
-            return Err(Failure::new(Status::DEADLOCK, message));
-        }
-        let deadline = (timeout != u64::MAX).then(|| real_now().saturating_add(timeout));
-        let ended = if self.has_thread() {
-            self.await_end(deadline)
-        } else if self.is_inside() {
-            self.ask_to_stop();
-            self.has_ended.load(Ordering::SeqCst)
-        } else {
-            match self.take_driver(deadline) {
-                Some(mut driver) => {
-                    self.ask_to_stop();
-                    self.stop_here(&mut driver, deadline)
-                }
-                // It was started just now.
-                None if self.has_thread() => self.await_end(deadline),
-                None if timeout == 0 || !self.is_ticking.load(Ordering::SeqCst) => {
-                    self.ask_to_stop();
-                    false
-                }
-                None => {
-                    let message = "another thread is in rte_engine_tick, step or replay: stop on that thread, or pass \
-                                   timeout 0 to ask only";
-                    return Err(Failure::new(Status::STATE, message));
-                }
-            }
-        };
-        if !ended {
-            // With timeout 0 it only asked: a later free waits.
-            self.timed_out.fetch_or(timeout > 0, Ordering::SeqCst);
-            return Err(self.still_running());
-        }
-        self.timed_out.store(false, Ordering::SeqCst);
-        if !self.is_inside() {
-            self.join();
-        }
-        Ok(())
-    }
-
-    /// Whether a thread drives it that looks for a stop by itself.
-    fn has_thread(&self) -> bool {
-        let mode = self.mode.load(Ordering::SeqCst);
-        mode == Mode::Started as u8 || mode == Mode::Run as u8
-    }
-
-    /// What there is to drive, unless another thread does or, until `deadline`, stops it.
-    fn take_driver(&self, deadline: Option<Nanos>) -> Option<MutexGuard<'_, Driver>> {
-        loop {
-            let driver = self.driver.try_lock();
-            let is_late = deadline.is_some_and(|deadline| real_now() >= deadline);
-            if driver.is_some() || is_late || self.has_thread() || self.is_ticking.load(Ordering::SeqCst) {
-                return driver;
-            }
-            std::thread::sleep(OTHER_STOP);
-        }
-    }
-
-    /// The stop of an engine that such a thread drives.
-    fn await_end(&self, deadline: Option<Nanos>) -> bool {
-        self.ask_to_stop();
-        self.over.sleep(deadline, || self.has_ended.load(Ordering::SeqCst))
-    }
-
-    /// Our thread, if there is one, has done its last: what is left of it is its return.
-    fn join(&self) {
-        if let Some(thread) = self.thread.lock().take() {
-            drop(thread.join());
-        }
-    }
-
-    /// Refuses pushes and makes the driving thread look.
-    pub fn ask_to_stop(&self) {
-        self.shared.inbox.close();
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        self.shared.parked.notify();
-        self.shared.paced.notify();
-    }
-
-    /// The stop of an engine that no such thread drives.
-    fn stop_here(&self, driver: &mut Driver, deadline: Option<Nanos>) -> bool {
-        if driver.has_ended {
-            return true;
-        }
-        let until = deadline.unwrap_or(Nanos::MAX);
-        if self.death().is_some() {
-            return self.bury(driver, until);
-        }
-        let body = AssertUnwindSafe(|| {
-            let Some(cohort) = &mut driver.cohort else {
-                self.serving.iter().for_each(|serving| serving.lock().close());
-                return Ok(true);
-            };
-            match deadline {
-                None => close(&self.shared, cohort).map(|()| true),
-                Some(deadline) => loop {
-                    match cohort.shutdown(deadline)? {
-                        Progress::Done => break Ok(true),
-                        Progress::Busy if real_now() >= deadline => break Ok(false),
-                        Progress::Busy => std::thread::yield_now(),
-                    }
-                },
-            }
-        });
-        match self.shared.watch.driving(|| catch_unwind(body)) {
-            Ok(Ok(false)) => false,
-            Ok(result) => self.conclude(driver, Ok(result.map(|_| ())), until),
-            Err(panic) => self.conclude(driver, Err(panic), until),
-        }
-    }
-
-    fn still_running(&self) -> Failure {
-        let message = match self.shared.watch.running() {
-            Some((hook::SERVE, _, since)) => {
-                format!("model.serve has not come back to the inbox for {} ms", since / 1_000_000)
-            }
-            Some((stage, row, since)) => {
-                let name = self.model.manifest().stage_name(stage);
-                format!("stage {name} (first row {row}) has not returned for {} ms", since / 1_000_000)
-            }
-            None => "the engine is still working".to_string(),
-        };
-        Failure::new(Status::TIMEOUT, message)
-    }
-
-    /// A free at a time when that cannot be: asks for the stop, and says so once (a log function may be that time).
-    pub fn refuse_free(&self, when: &str) {
-        self.ask_to_stop();
-        if !self.free_is_told.swap(true, Ordering::SeqCst) {
-            self.shared.log.say(Level::Error, || format!("rte_engine_free {when}: only the stop was asked for"));
-        }
-    }
-
-    /// Once it has ended, before it is freed: lets go of all whose end a callback hears of, but of the model. So that one
-    /// which calls the engine still finds it there, and is inside.
-    pub fn let_go(&self) {
-        let mut driver = self.driver.lock();
-        self.shared.watch.driving(|| {
-            drop(driver.cohort.take());
-            let mark = self.shared.inbox.mark();
-            while self.shared.inbox.pop(mark).is_some() {}
-            while let Popped::Output(_) = self.shared.outbox.pop() {}
-        });
-    }
-
-    /// After a stop that ran out of time: gives up what still runs, if it does. It is left to itself; when it returns no
-    /// callback follows.
-    pub fn abandon(&self) -> bool {
-        let is_stuck = self.timed_out.load(Ordering::SeqCst) && !self.has_ended.load(Ordering::SeqCst);
-        if is_stuck {
-            self.shared.watch.abandon();
-        }
-        is_stuck
     }
 }

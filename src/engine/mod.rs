@@ -6,6 +6,7 @@ mod cohort;
 mod collect;
 mod drive;
 mod encode;
+mod ending;
 mod failure;
 mod flight;
 mod handle;
