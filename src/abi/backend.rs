@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::guard::{answer_of, give_back};
 use super::message::{raw_stream, rte_event, rte_stream};
 use super::options::rte_backend;
-use crate::lane::{Events, Streams};
+use crate::lane::{Bell, Events, Streams};
 use crate::model::{RawEvent, RawStream};
-use crate::time::Wake;
 use crate::word::{Lane, Nanos, Status};
 
 /// The host's functions; shared by the lanes and the outputs that are still out. All but two were checked to be there.
@@ -19,11 +18,6 @@ pub(super) struct Table {
     bell: Bell,
     /// The engine was made: `destroy` is owed.
     is_taken: AtomicBool,
-}
-
-struct Bell {
-    kicked: Arc<AtomicBool>,
-    parked: Arc<Wake>,
 }
 
 // SAFETY: the host promises that its functions may be called from the threads that rte.h names.
@@ -50,8 +44,8 @@ macro_rules! call {
 }
 
 impl Table {
-    pub(super) fn new(table: rte_backend, kicked: Arc<AtomicBool>, parked: Arc<Wake>) -> Arc<Table> {
-        Arc::new(Table { table, bell: Bell { kicked, parked }, is_taken: AtomicBool::new(false) })
+    pub(super) fn new(table: rte_backend, bell: Bell) -> Arc<Table> {
+        Arc::new(Table { table, bell, is_taken: AtomicBool::new(false) })
     }
 
     /// The engine is made: from now on `user` is the table's.

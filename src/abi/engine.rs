@@ -1,31 +1,16 @@
 //! The engine: made, driven, stopped, freed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32};
 
-use super::backend::{HostStreams, Table};
-use super::cuda;
+#[doc(hidden)]
+pub use super::construction::engine_with;
 use super::descriptor;
-use super::guard::{guard, guard_cold, is_forked, watch_forks, with_engine, with_engine_cold};
-use super::log::log_of;
-use super::message::raw_stream;
-use super::model::{CModel, rte_model};
-use super::options::{
-    self, Options, RTE_LANES_AUTO, RTE_LANES_CUDA, RTE_LANES_HOST, RTE_LANES_INLINE, RTE_LANES_THREADS,
-    RTE_PIPELINE_OFF, RTE_PIPELINE_ON, RTE_PREFAULT, rte_engine_options,
-};
-use super::outbox::on_output_of;
+use super::guard::{guard, guard_cold, is_forked, with_engine, with_engine_cold};
+use super::model::rte_model;
+use super::options::rte_engine_options;
 use super::status::{rte_error, rte_status};
-use crate::engine::{Body, Cohort, Engine, Failure, Plan, Serving, Settings, Shared};
-use crate::lane::{
-    Bell, CudaStreams, Equipment, InContext, InlineLanes, Lanes, Releases, StreamLanes, Target, ThreadLanes, Trouble,
-};
-use crate::model::Model;
-use crate::queue::{Inbox, LIFE_NOTICES, Outbox, Sizes};
-use crate::record::Writer;
-use crate::telemetry::{Board, Counters, Gauges, Names, Scribe, Trace, Watch};
-use crate::time::{Threads, Wake};
-use crate::word::{Lane, Status};
+use crate::engine::{Engine, Failure};
+use crate::word::Status;
 
 /// An engine: many live sessions of one model. Made by `rte_engine_new`.
 pub struct rte_engine {
@@ -57,194 +42,6 @@ pub unsafe extern "C" fn rte_engine_new(
         unsafe { out.write_unaligned(engine) };
         Ok(())
     })
-}
-
-/// As `rte_engine_new`, on the lanes that `wrap` makes of those that the options name: for tests of the engine.
-///
-/// # Safety
-/// Both are NULL or descriptors whose pointers are valid for this call.
-#[doc(hidden)]
-pub unsafe fn engine_with(
-    model: *const rte_model,
-    options: *const rte_engine_options,
-    wrap: impl FnOnce(Box<dyn Lanes>) -> Box<dyn Lanes>,
-) -> Result<*mut rte_engine, Failure> {
-    // SAFETY: the caller's promise.
-    let (model, options) = unsafe { (CModel::read(model)?, options::read(options)?) };
-    // SAFETY: the caller's promise.
-    let clock = unsafe { options::read_clock(&options.table)? };
-    let (trouble, serves) = (Arc::new(Trouble::default()), model.manifest().serves());
-    // SAFETY: the caller's promise.
-    let gpu = if serves { None } else { unsafe { cuda::open(&options.table, &trouble)? } };
-    let lanes = match options.table.lanes {
-        RTE_LANES_AUTO if gpu.is_some() => RTE_LANES_CUDA,
-        RTE_LANES_AUTO => RTE_LANES_INLINE,
-        lanes => lanes,
-    };
-    let (is_host, is_threaded) = (lanes == RTE_LANES_HOST, lanes == RTE_LANES_THREADS);
-    // SAFETY: the caller's promise.
-    let backend = if is_host { Some(unsafe { options::read_backend(&options.table)? }) } else { None };
-    check_outputs(model.manifest(), lanes)?;
-    let no_memory = || Failure::new(Status::MEMORY, "no memory for the engine's rows and queues");
-    watch_forks();
-
-    let manifest = model.manifest();
-    check_together(manifest, &options)?;
-    if least_bytes(manifest, options.depth).is_none_or(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_err()) {
-        return Err(no_memory());
-    }
-    let plan = plan(&options, manifest, lanes != RTE_LANES_INLINE);
-    let rows = manifest.max_sessions;
-    let (parked, kicked) = (Arc::new(Wake::default()), Arc::new(AtomicBool::new(false)));
-    let bell = Bell { kicked: kicked.clone(), parked: parked.clone() };
-    let sizes = Sizes {
-        rows,
-        depth: options.depth,
-        notices: LIFE_NOTICES as usize * (2 * rows as usize + options.limits.messages),
-    };
-    let watch = Arc::new(Watch::default());
-    let shared = Arc::new(Shared {
-        inbox: Inbox::new(options.limits).ok_or_else(no_memory)?,
-        outbox: Arc::new(Outbox::new(sizes, options.policy, parked.clone())),
-        board: Board::new(rows),
-        counters: Counters::default(),
-        gauges: Gauges::default(),
-        watch: watch.clone(),
-        parked: parked.clone(),
-        paced: Wake::default(),
-        stopping: AtomicBool::new(false),
-        kicked: kicked.clone(),
-        death: AtomicI32::new(0),
-        log: log_of(options.table.log, options.table.log_user, options.table.log_level),
-        on_output: on_output_of(&options.table),
-        clock,
-    });
-    let threads = Arc::new(Threads::new(options.thread_name, options.table.cpu_mask, options.table.priority));
-    let settings = Settings {
-        rate: manifest.rate,
-        overrun: options.overrun,
-        threads: threads.clone(),
-        has_lane_threads: is_threaded,
-        trouble: trouble.clone(),
-        takes_device_values: (is_host || gpu.is_some()) && options.record_path.is_none(),
-        stall: if options.table.stall_ns == 0 { 1_000_000_000 } else { options.table.stall_ns },
-        message_bytes: options.limits.message_bytes,
-        lanes,
-        plan,
-    };
-    let table = backend.map(|backend| Table::new(backend, kicked, parked));
-    let owned = Arc::new(model);
-    if serves {
-        let serving = Serving::new(shared.clone(), owned.clone(), plan.quota, plan.prefault).ok_or_else(no_memory)?;
-        owned.take();
-        let engine = Engine::new(shared, owned, Body::Serving(serving), settings);
-        return Ok(Arc::into_raw(engine).cast_mut().cast());
-    }
-    let model: Arc<dyn Model> = match &gpu {
-        Some(gpu) => Arc::new(InContext::new(gpu.clone(), owned.clone())),
-        None => owned.clone(),
-    };
-    let target = Target { model: model.clone(), watch };
-    let encodes = options.table.encode_lanes.max(1) as usize;
-    let mut equipment = Equipment::default();
-    let lanes: Box<dyn Lanes> = if let Some(table) = &table {
-        equipment.releases = Some(Arc::new(Releases(table.clone())));
-        let streams = HostStreams::new(table.clone(), options.table.streams);
-        Box::new(StreamLanes::new(target.clone(), Box::new(streams), encodes))
-    } else if let Some(gpu) = gpu {
-        equipment = cuda::equipment(&gpu, model.manifest());
-        let streams = CudaStreams::new(gpu, options.table.streams.map(raw_stream));
-        Box::new(StreamLanes::new(target.clone(), Box::new(streams), encodes))
-    } else if is_threaded {
-        Box::new(ThreadLanes::new(target.clone(), bell, encodes, rows, options.table.spin_ns, threads.clone()))
-    } else {
-        Box::new(InlineLanes::new(target.clone()))
-    };
-    let cohort = Cohort::new(shared.clone(), target, wrap(lanes), plan, equipment);
-    let cohort = cohort.ok_or_else(|| match trouble.get() {
-        Some((status, words)) => Failure::new(status, words),
-        None => no_memory(),
-    })?;
-    let engine = Engine::new(shared, model.clone(), Body::Cohort(cohort), settings);
-    if let Some(path) = &options.trace_path {
-        let scribe = Scribe::create(path, names(model.manifest(), options.table.encode_lanes));
-        let failed = |why| Failure::new(Status::ARGUMENT, format!("options.trace_path: {path}: {why}"));
-        engine.trace_to(Trace::new(scribe.map_err(failed)?, threads), options.table.clock.is_null());
-    }
-    if let Some(path) = &options.record_path {
-        let writer = Writer::create(path, &engine.facts());
-        engine.record(
-            writer.map_err(|why| Failure::new(Status::ARGUMENT, format!("options.record_path: {path}: {why}")))?,
-        );
-    }
-    // The host's objects are taken on success only.
-    owned.take();
-    table.into_iter().for_each(|table| table.take());
-    Ok(Arc::into_raw(engine).cast_mut().cast())
-}
-
-/// What is right alone may not go with the model.
-fn check_together(manifest: &crate::model::Manifest, options: &Options) -> Result<(), Failure> {
-    let serves = manifest.serves();
-    let wrong = |what: String| Err(Failure::new(Status::ARGUMENT, format!("options.{what}, but the model has serve")));
-    match &options.table {
-        table if serves && table.lanes > RTE_LANES_INLINE => wrong(format!("lanes: {}", table.lanes)),
-        table if serves && table.pipeline == RTE_PIPELINE_ON => wrong("pipeline: RTE_PIPELINE_ON".to_string()),
-        table if serves && !table.record_path.is_null() => wrong("record_path: set".to_string()),
-        table if serves && !table.trace_path.is_null() => wrong("trace_path: set".to_string()),
-        _ => Ok(()),
-    }
-}
-
-/// Outputs on a device need lanes that have one, and such of ours a device that we know.
-fn check_outputs(manifest: &crate::model::Manifest, lanes: u32) -> Result<(), Failure> {
-    let no = |what: &str| {
-        Err(Failure::new(Status::UNAVAILABLE, format!("model.flags: RTE_MODEL_DEVICE_OUTPUT, but {what}")))
-    };
-    match lanes {
-        _ if !manifest.on_device => Ok(()),
-        RTE_LANES_CUDA => Ok(()),
-        RTE_LANES_HOST if manifest.owns_outputs => Ok(()),
-        RTE_LANES_HOST => no("without RTE_MODEL_OWN_OUTPUT: the memory of options.backend's device is yours"),
-        _ => no("the lanes have no device"),
-    }
-}
-
-/// What its trace shows, by name.
-fn names(manifest: &crate::model::Manifest, encode_lanes: u32) -> Names {
-    let encodes = if manifest.has(Lane::Encode) || manifest.seeds_aside { encode_lanes.max(1) } else { 0 };
-    Names {
-        model: manifest.name.clone(),
-        stages: manifest.stages.iter().map(|stage| stage.name.clone()).collect(),
-        rows: manifest.max_sessions,
-        has_deferred: manifest.has(Lane::Deferred),
-        encodes: encodes as usize,
-    }
-}
-
-/// What an engine of this shape takes at least. One that cannot be is refused by it: most of what is allocated later is
-/// small, and could not be refused without ending the process.
-fn least_bytes(manifest: &crate::model::Manifest, depth: usize) -> Option<usize> {
-    let keys = manifest.keys.iter().try_fold(0usize, |sum, (_, spec)| sum.checked_add(spec.size))?;
-    // The columns of HOT, DEFERRED and a spare batch; what two lanes saw last; what the row holds, thrice.
-    let of_a_row = keys.checked_mul(8)?.checked_add(2 * depth * size_of::<crate::output::Chunk>())?;
-    of_a_row.checked_mul(manifest.max_sessions as usize)
-}
-
-fn plan(options: &Options, manifest: &crate::model::Manifest, lanes_overlap: bool) -> Plan {
-    let or = |value: u32, default: u32| if value == 0 { default } else { value };
-    let pipelined = match options.table.pipeline {
-        RTE_PIPELINE_ON => true,
-        RTE_PIPELINE_OFF => false,
-        _ => lanes_overlap && manifest.has(Lane::Deferred),
-    };
-    Plan {
-        pipelined,
-        seed_attempts: or(options.table.seed_attempts, 3),
-        encode_attempts: or(options.table.encode_attempts, 3),
-        quota: options.depth + options.held + if pipelined { 2 } else { 1 },
-        prefault: options.table.flags & RTE_PREFAULT != 0,
-    }
 }
 
 /// Drives the engine on a thread of its own, at the model's rate, until it is stopped; or runs `model.serve` there. Returns

@@ -36,8 +36,9 @@ pub mod info;
 
 mod backend;
 mod clock;
-mod cuda;
+mod construction;
 pub mod descriptor;
 mod guard;
+mod lanes;
 mod manifest;
 mod mistake;
