@@ -8,6 +8,7 @@ mod churn_host;
 mod driver;
 mod host;
 mod process;
+mod random;
 
 use churn_host::comings::{self, On};
 use churn_host::{engines, failures};

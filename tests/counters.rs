@@ -3,6 +3,7 @@
 
 mod counters_host;
 mod host;
+mod random;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

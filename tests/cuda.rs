@@ -3,6 +3,7 @@
 
 mod cuda_host;
 mod driver;
+mod random;
 mod support;
 
 use std::ffi::{CStr, c_char, c_void};
@@ -11,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use cuda_host::bench::{Bench, Plan};
 use cuda_host::fake::{Census, Failing, fake, under};
 use cuda_host::model::Nature;
-use cuda_host::random::Random;
 use driver::*;
+use random::Random;
 use rte::abi::log::RTE_LOG_ERROR;
 use rte::batch::Batch;
 use rte::lane::{Fence, Lanes, Work};
@@ -31,7 +32,7 @@ fn what_the_device_comes_to_is_what_the_calls_came_to_whatever_time_it_takes() {
         let count = std::env::var("RTE_CUDA_SCHEDULES").map_or(SCHEDULES, |count| count.parse().unwrap());
         let (mut ticks, mut chunks, mut loans) = (0, 0, 0);
         for seed in 0..count {
-            let mut random = Random::new(seed, 0);
+            let mut random = Random::stream(seed, 0);
             fake().delay(random.below(4) * 20, seed + 1);
             let mut bench = Bench::new(Plan::of(random.next()), options()).unwrap();
             bench.play(12 + random.below(12), &mut random);
@@ -57,7 +58,7 @@ fn a_consumer_on_another_thread_and_stream_sees_whole_chunks_however_long_it_kee
             bench.patience = 400;
             (0..4).for_each(|session| assert_eq!(bench.push(message(RTE_ATTACH, session), None), 0));
             bench.start();
-            let mut random = Random::new(1, 0);
+            let mut random = Random::stream(1, 0);
             let begin = std::time::Instant::now();
             while bench.tally.chunks < 4 * 1000 {
                 assert!(

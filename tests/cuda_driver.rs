@@ -3,6 +3,7 @@
 
 mod cuda_host;
 mod driver;
+mod random;
 mod support;
 
 use std::ffi::{CStr, CString, c_void};

@@ -5,6 +5,7 @@
 mod driver;
 mod host;
 mod outputs_host;
+mod random;
 
 use std::ffi::c_void;
 use std::ptr::null_mut;

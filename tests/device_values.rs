@@ -6,6 +6,7 @@
 
 mod driver;
 mod host;
+mod random;
 mod values_host;
 
 use std::ptr::null_mut;

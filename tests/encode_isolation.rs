@@ -4,6 +4,7 @@
 mod host;
 mod oracle;
 mod oracle_host;
+mod random;
 
 use oracle::outcome::Phase;
 use oracle::schedule::{Config, Message, Request, TickInput, Values, Version};

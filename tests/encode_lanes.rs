@@ -3,6 +3,7 @@
 
 mod driver;
 mod host;
+mod random;
 mod values_host;
 
 use std::ffi::CStr;

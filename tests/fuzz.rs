@@ -5,6 +5,7 @@
 
 mod backend;
 mod driver;
+mod random;
 
 /// What they need of `churn`, and of `host`.
 #[allow(dead_code)]
@@ -25,26 +26,19 @@ mod messages;
 
 use std::path::Path;
 
+use random::{Random, mix};
+
 /// Inputs that are not in the folder.
 const INPUTS: u64 = 20_000;
 /// No input is longer.
 const LONGEST: usize = 1500;
 
-struct Random(u64);
+fn below(random: &mut Random, bound: usize) -> usize {
+    random.size(0, bound.max(1) - 1)
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 += 1;
-        churn_host::fickle::mix(self.0)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        self.next() as usize % bound.max(1)
-    }
-
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most)).map(|_| self.next() as u8).collect()
-    }
+fn bytes_of(random: &mut Random, most: usize) -> Vec<u8> {
+    (0..below(random, most)).map(|_| random.next() as u8).collect()
 }
 
 fn checked_in(target: &str) -> Vec<Vec<u8>> {
@@ -56,28 +50,28 @@ fn checked_in(target: &str) -> Vec<Vec<u8>> {
 
 /// One of `seeds` with a few changes, two of them put together, or something new.
 fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
-    let mut random = Random(churn_host::fickle::mix(number) >> 1);
-    let mut input = match random.below(4) {
-        0 => random.bytes(400),
+    let random = &mut Random::new(mix(number));
+    let mut input = match below(random, 4) {
+        0 => bytes_of(random, 400),
         1 => {
-            let [one, other] = [(); 2].map(|()| &seeds[random.below(seeds.len())]);
-            let (end, begin) = (random.below(one.len()), random.below(other.len()));
+            let [one, other] = [(); 2].map(|()| &seeds[below(random, seeds.len())]);
+            let (end, begin) = (below(random, one.len()), below(random, other.len()));
             [&one[..end], &other[begin..]].concat()
         }
-        _ => seeds[random.below(seeds.len())].clone(),
+        _ => seeds[below(random, seeds.len())].clone(),
     };
-    for _ in 0..random.below(12) {
-        let at = random.below(input.len() + 1);
-        match random.below(4) {
+    for _ in 0..below(random, 12) {
+        let at = below(random, input.len() + 1);
+        match below(random, 4) {
             0 => input.insert(at, random.next() as u8),
             1 => input.truncate(at.max(input.len() / 2)),
             2 => {
-                let more = random.bytes(24);
+                let more = bytes_of(random, 24);
                 input.splice(at..at, more);
             }
             _ => {
                 if let Some(byte) = input.get_mut(at) {
-                    *byte ^= 1 << random.below(8);
+                    *byte ^= 1 << below(random, 8);
                 }
             }
         }

@@ -8,6 +8,7 @@
 
 mod host;
 mod invariance_host;
+mod random;
 
 use host::engine::{Message, OK};
 use invariance_host::keys::PROMPT;

@@ -5,6 +5,7 @@
 //!
 //! `RTE_SIMULATOR_SEEDS=n` sets how many random schedules are run; `RTE_SIMULATOR_SEED=n` runs that one alone.
 
+mod random;
 mod simulator;
 
 use simulator::dependency::{Dependency, Expected};

@@ -10,6 +10,7 @@
 mod host;
 mod oracle;
 mod oracle_host;
+mod random;
 mod support;
 
 use std::collections::BTreeMap;

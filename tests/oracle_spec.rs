@@ -2,6 +2,7 @@
 //! the engine; every switch matters; and the generator reaches everything.
 
 mod oracle;
+mod random;
 
 use std::collections::BTreeMap;
 

@@ -7,6 +7,7 @@
 mod driver;
 mod host;
 mod invariance_host;
+mod random;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -16,9 +17,9 @@ use std::sync::{Mutex, MutexGuard};
 use driver::*;
 use host::batch::{Batch, Member};
 use host::device::Device;
-use invariance_host::random::Random;
 use invariance_host::run::Run;
 use invariance_host::schedule::Schedule;
+use random::Random;
 
 const OK: i32 = 0;
 const CALLBACK: i32 = rte_status_code::RTE_ERR_CALLBACK as i32;

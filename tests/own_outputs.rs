@@ -8,6 +8,7 @@
 mod driver;
 mod host;
 mod outputs_host;
+mod random;
 
 use std::ptr::null_mut;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! `rte_replica_model`: models of one row, run one after the other, are what a batched one must equal.
 
 mod driver;
+mod random;
 mod replica_host;
 
 use std::ffi::c_void;
@@ -8,6 +9,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use driver::*;
+use random::Random;
 use replica_host::*;
 
 // ---- equal to the batched model

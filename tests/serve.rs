@@ -3,6 +3,7 @@
 //! Here the loop is the test: what it is shown, what it may say, and what of that comes out.
 
 mod driver;
+mod random;
 mod serve_host;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Mutex;
 
 use driver::*;
+use random::Random;
 use serve_host::model::{Model, Policy, Sent};
 use serve_host::*;
 
@@ -397,26 +399,6 @@ fn who_holds_all_buffers_loses_its_own_next_chunks_alone() {
 
 // ---- everything at once
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 33) % end
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
-
 const MESSAGES: u64 = 10_000;
 const ROWS: u32 = 4;
 const DEPTH: u32 = 3;
@@ -434,7 +416,7 @@ fn random_run(seed: u64, policy: Policy) -> BTreeMap<&'static str, u64> {
     let mut model = Model::new(ROWS, DEPTH as usize, policy);
     let used = Mutex::new(BTreeMap::new());
     let (status, _) = run(ROWS, &options, |ends| {
-        let mut random = Random(seed * 2 + 1);
+        let mut random = Random::new(seed);
         let (mut messages, mut index) = (0, 0);
         while messages < MESSAGES {
             match random.below(16) {

@@ -9,6 +9,8 @@ pub mod messages;
 pub mod backend;
 #[path = "../../tests/driver/mod.rs"]
 pub mod driver;
+#[path = "../../tests/random/mod.rs"]
+pub mod random;
 
 #[path = "../../tests/host"]
 pub mod host {

@@ -3,11 +3,12 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use super::fickle::{Fickle, Nature, PROMPT, mix};
+use super::fickle::{Fickle, Nature, PROMPT};
 use super::ledger::{Ledger, credits};
 use crate::backend::backend;
 use crate::driver::*;
 use crate::process::Possessions;
+use crate::random::{Random, mix};
 
 /// Lives that one engine begins.
 const LIVES: u64 = 250;
@@ -19,15 +20,6 @@ static RELEASED: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C-unwind" fn release(_: *mut c_void) {
     RELEASED.fetch_add(1, SeqCst);
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        mix(self.0) % bound
-    }
 }
 
 /// Lanes, shape and limits of engine `number`.
@@ -181,7 +173,7 @@ impl Run<'_> {
 }
 
 fn run(number: u64, total: &mut Ledger) -> u64 {
-    let mut random = Random(mix(number) >> 1);
+    let mut random = Random::new(mix(number));
     let (nature, options) = nature_of(number, &mut random);
     let fickle = Fickle::new(nature);
     let (stages, keys, backend) = (fickle.stages(), fickle.keys(), backend());

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use crate::driver::*;
 use crate::host::batch::{Batch, Member};
+use crate::random::mix;
 
 /// What a model of this kind is.
 #[derive(Clone, Copy, Debug)]
@@ -38,14 +39,6 @@ pub struct Fickle {
 /// The heavy key; the other one is a sum.
 pub const PROMPT: u32 = 1;
 pub const CHUNK_BYTES: usize = 32;
-
-/// Spreads a number over all bits.
-pub fn mix(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
-}
 
 /// What may go wrong: two statuses of the host's, two of the library's, and two numbers that are none.
 const STATUSES: [i32; 6] = [-1000, -4711, -3, -6, 7, -99];

@@ -19,24 +19,9 @@ use super::ring::{Policy, Shape};
 use super::witness::{CHUNK_BYTES, Nature, Orders, Place, Witness};
 use crate::host::device::Device;
 use crate::host::engine::{AGAIN, Engine, Held, OK, descriptor_size, zeroed};
+use crate::random::Random;
 
 const TICKS: u64 = 150;
-
-pub struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ (word >> 31)) % bound
-    }
-
-    fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-}
 
 /// What all runs together came to.
 #[derive(Clone, Copy, Default, Debug)]
@@ -70,7 +55,7 @@ struct Run {
 }
 
 pub fn run(seed: u64, lanes: u32, total: &mut Total) {
-    let mut random = Random(seed << 8);
+    let mut random = Random::new(seed << 8);
     let has_deferred = random.percent(75);
     let policy = [Policy::Oldest, Policy::Newest, Policy::Hold][random.below(3) as usize];
     let (depth, held_max) = (1 + random.below(3), 1 + random.below(2));

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::fake::{Census, Failing, Handle, fake};
 use super::model::{self, CHUNK, Content, NOTE, Nature, PROMPT, STEER, World};
-use super::random::Random;
 use crate::cuda;
 use crate::driver::*;
+use crate::random::Random;
 use rte::lane::Lanes;
 
 const OK: i32 = 0;

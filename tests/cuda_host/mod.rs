@@ -10,5 +10,3 @@
 pub mod bench;
 pub mod fake;
 pub mod model;
-#[path = "../simulator/random.rs"]
-pub mod random;

@@ -6,7 +6,7 @@ use rte::abi::model::{
     RTE_BYTES, RTE_F32, RTE_I64, RTE_KEY_HEAVY, RTE_MERGE_LATEST, RTE_MERGE_OR, RTE_MERGE_SUM, RTE_U32, rte_key,
 };
 
-use super::random::Random;
+use crate::random::Random;
 
 /// A key of the model.
 pub struct Key {

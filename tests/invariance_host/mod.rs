@@ -1,6 +1,6 @@
 //! What the invariance test is made of.
 //!
-//! - [`random`]: numbers that a seed gives, and digests;
+//! - [`digest`]: of words and bytes;
 //! - [`keys`]: what steers the model;
 //! - [`schedule`]: who sends what in which tick;
 //! - [`loans`]: values that the engine borrows;
@@ -12,9 +12,9 @@
 #![allow(dead_code)]
 
 pub mod checks;
+pub mod digest;
 pub mod keys;
 pub mod loans;
 pub mod model;
-pub mod random;
 pub mod run;
 pub mod schedule;

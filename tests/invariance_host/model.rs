@@ -17,9 +17,9 @@ use rte::abi::model::{
 use rte::abi::status::{rte_status, rte_status_code};
 
 use super::checks::Form;
+use super::digest::{digest, digest_of_bytes};
 use super::keys::{KEYS, SEED};
 use super::loans::Loans;
-use super::random::{digest, digest_of_bytes};
 use super::schedule::{CHUNK_BYTES, Setup, TICK};
 use crate::host::batch::{Batch, Member};
 use crate::host::device::Device;

@@ -14,10 +14,10 @@ use rte::abi::output::{RTE_DEAD, RTE_REJECTED, RTE_TICK_FAILED};
 use rte::abi::status::{rte_status, rte_status_code};
 use rte::lane::Calls;
 
+use super::digest::digest;
 use super::keys;
 use super::loans::{self, Loan, Loans};
 use super::model::{Model, Mutant};
-use super::random::digest;
 use super::schedule::{Life, Message, Pace, Schedule, Setup, TICK, Value};
 use crate::host::device::Device;
 use crate::host::engine::{AGAIN, CLOSED, Engine, Held, OK, Output, descriptor_size, zeroed};

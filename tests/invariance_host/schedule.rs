@@ -14,8 +14,9 @@
 use rte::abi::message::{RTE_ACTION, RTE_ATTACH, RTE_DETACH, RTE_DRAIN, RTE_PARTIAL, RTE_PAUSE, RTE_RESET, RTE_RESUME};
 use rte::abi::model::{RTE_DEFERRED, RTE_HOT};
 
+use super::digest::{digest, digest_of_bytes};
 use super::keys::{self, BUTTONS, IMAGE, MOVE, PROMPT, SEED, STYLE, TEXT, WHEEL};
-use super::random::{Random, digest, digest_of_bytes};
+use crate::random::Random;
 
 /// Room of a chunk.
 pub const CHUNK_BYTES: usize = 64;

@@ -9,6 +9,7 @@ use super::schedule::{
 };
 use super::spec::{Spec, Switches};
 use super::trace::{Header, Scenario, Tick};
+use crate::random::Random;
 
 /// A name that no session ever has.
 pub const GHOST: &str = "ghost";
@@ -33,33 +34,6 @@ pub fn schedule(seed: u64) -> Scenario {
     Scenario {
         header: Header { name: format!("generated{seed}"), version: Version::Rte, config: generator.config },
         ticks,
-    }
-}
-
-/// The splitmix64 generator.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from `low` to `high`, both included.
-    fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
-    }
-
-    fn percent(&mut self, chance: u64) -> bool {
-        self.next() % 100 < chance
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        let last = items.len() as u64 - 1;
-        &items[usize::try_from(self.between(0, last)).expect("an index")]
     }
 }
 
@@ -106,7 +80,7 @@ struct Generator {
 
 impl Generator {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let config = random_config(&mut random);
         // Two more sessions than rows, so that the arena is full at times.
         let names: Vec<SessionName> = ["a", "b", "c", "d", "e", "f", "g", "h"]
@@ -204,7 +178,7 @@ impl Generator {
 
     /// Mostly of a session that is not attached.
     fn push_attach(&mut self, input: &mut TickInput) {
-        let mut session = self.random.pick(&self.names).clone();
+        let mut session = self.random.pick(&self.names);
         if self.random.percent(75) {
             let attached = self.attached();
             let is_named = |name: &str| input.messages.iter().any(|message| message.session == name);
@@ -275,9 +249,9 @@ impl Generator {
     fn target(&mut self) -> SessionName {
         let attached = self.attached();
         if attached.is_empty() || self.random.percent(10) {
-            self.random.pick(&self.names).clone()
+            self.random.pick(&self.names)
         } else {
-            self.random.pick(&attached).clone()
+            self.random.pick(&attached)
         }
     }
 
@@ -320,7 +294,7 @@ impl Generator {
 
     fn maybe_insert(&mut self, values: &mut Values, key: &str, chance: u64) {
         if self.random.percent(chance) {
-            let value = self.random.pick(&values_of(key)).clone();
+            let value = self.random.pick(&values_of(key));
             values.insert(key.to_owned(), value);
         }
     }
@@ -355,7 +329,7 @@ fn random_config(random: &mut Random) -> Config {
         heavy.push("image".to_owned());
     }
     // Larger arenas are drawn more often: more happens there.
-    let max_sessions = *random.pick(&[1, 2, 3, 3, 4, 4, 5, 5, 6, MAX_SESSIONS]);
+    let max_sessions = random.pick(&[1, 2, 3, 3, 4, 4, 5, 5, 6, MAX_SESSIONS]);
     let needed = usize::try_from(random.between(1, max_sessions.min(3))).expect("small");
     let gate = match random.between(0, 9) {
         0..2 => Some(Gate::Pending(needed)),
@@ -378,32 +352,32 @@ fn random_config(random: &mut Random) -> Config {
 }
 
 fn random_temper(random: &mut Random, names: &[SessionName]) -> Temper {
-    let faults = *random.pick(&[0, 0, 1, 2, 3]);
+    let faults = random.pick(&[0, 0, 1, 2, 3]);
     let faults = (0..faults).map(|_| {
         let fault = random_fault(random, names);
         Spell::random(random, fault)
     });
     let faults = faults.collect();
     let slider = random.percent(35).then(|| {
-        let session = random.pick(names).clone();
+        let session = random.pick(names);
         Spell::random(random, session)
     });
     Temper {
         messages: random.between(1, 4),
-        fault_percent: *random.pick(&[0, 10, 20, 40]),
-        slow_percent: *random.pick(&[0, 15, 40]),
-        due_percent: *random.pick(&[0, 0, 10, 30]),
+        fault_percent: random.pick(&[0, 10, 20, 40]),
+        slow_percent: random.pick(&[0, 15, 40]),
+        due_percent: random.pick(&[0, 0, 10, 30]),
         faults,
         slider,
     }
 }
 
 fn random_fault(random: &mut Random, names: &[SessionName]) -> Fault {
-    let session = random.pick(names).clone();
+    let session = random.pick(names);
     if random.percent(30) {
-        return Fault { hook: *random.pick(&ROW_HOOKS), scope: FaultScope::RowOf(session) };
+        return Fault { hook: random.pick(&ROW_HOOKS), scope: FaultScope::RowOf(session) };
     }
-    let (hook, _, _) = *random.pick(&Hook::NAMES);
+    let (hook, _, _) = random.pick(&Hook::NAMES);
     let scope = if random.percent(50) { FaultScope::AnyCall } else { FaultScope::CallWith(session) };
     Fault { hook, scope }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::host::device::Device;
+use crate::random::Random;
 
 /// What a pointer's memory says: the life and the number of the chunk that was made there.
 pub type Content = [u64; 2];
@@ -52,7 +53,7 @@ pub type Tally = BTreeMap<&'static str, u64>;
 struct State {
     pointers: HashMap<usize, Pointer>,
     knobs: Knobs,
-    random: u64,
+    random: Random,
     tally: Tally,
     complaints: Vec<String>,
     is_destroyed: bool,
@@ -69,7 +70,7 @@ pub struct Ledger {
 impl Ledger {
     /// Nothing in it.
     pub fn new(max_sessions: usize, device: Option<Arc<Device>>, seed: u64) -> Arc<Ledger> {
-        let state = State { random: seed, ..State::default() };
+        let state = State { random: Random::new(seed), ..State::default() };
         Arc::new(Ledger { device, max_sessions, state: Mutex::new(state) })
     }
 
@@ -94,16 +95,12 @@ impl Ledger {
 
     /// One of `0..count`.
     pub fn below(&self, count: u64) -> u64 {
-        let mut state = self.state();
-        state.random = state.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state.random ^ state.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % count
+        self.state().random.below(count)
     }
 
     /// True once in `count` times; 0: never.
     pub fn once_in(&self, count: u64) -> bool {
-        count > 0 && self.below(count) == 0
+        self.state().random.once_in(count)
     }
 
     /// Something that must not be.

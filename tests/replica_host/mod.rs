@@ -32,30 +32,6 @@ pub const HOT_CALL_STATUS: i32 = -1003;
 pub const DEFERRED_ROW_STATUS: i32 = -1004;
 pub const DETACH_CALL_STATUS: i32 = -1005;
 
-/// xorshift64*.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 33) % end
-    }
-
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
-
 /// A descriptor that is still to be filled.
 pub fn descriptor() -> rte_model {
     rte_model { struct_size: size_of::<rte_model>() as u32, ..zeroed() }

@@ -12,9 +12,9 @@ use super::dependency::Lie;
 use super::lanes::HASTE;
 use super::model::SharedWorld;
 use super::options::Options;
-use super::random::Random;
 use super::timeline::Timeline;
 use super::world::{Content, Violation};
+use crate::random::Random;
 
 /// How many streams consumers have.
 const STREAMS: usize = 2;
@@ -53,8 +53,11 @@ pub struct Consumers {
 impl Consumers {
     /// With nothing to do.
     pub fn new(options: &Options, world: SharedWorld, timeline: Arc<Timeline>, lie: Option<Lie>) -> Arc<Consumers> {
-        let state =
-            State { streams: Default::default(), random: Random::new(options.seed, 5), steps: options.consumer_steps };
+        let state = State {
+            streams: Default::default(),
+            random: Random::stream(options.seed, 5),
+            steps: options.consumer_steps,
+        };
         Arc::new(Consumers { world, timeline, lie, state: Mutex::new(state) })
     }
 

@@ -8,10 +8,10 @@ use rte::output::Chunk;
 use super::consumers::Consumers;
 use super::model::SharedWorld;
 use super::options::Options;
-use super::random::Random;
 use super::tally::Count;
 use super::timeline::Timeline;
 use super::world::chunk_of;
+use crate::random::Random;
 
 /// A chunk that was popped.
 struct Kept {
@@ -34,7 +34,7 @@ pub struct Hands {
 impl Hands {
     /// Nothing in them.
     pub fn new(options: &Options, world: SharedWorld, timeline: Arc<Timeline>, consumers: Arc<Consumers>) -> Hands {
-        let random = Random::new(options.seed, 6);
+        let random = Random::stream(options.seed, 6);
         Hands { world, timeline, consumers, has_streams: options.has_streams, random, kept: Vec::new() }
     }
 

@@ -18,9 +18,9 @@ use super::consumers::Consumers;
 use super::dependency::{Dependency, Lie};
 use super::model::SharedWorld;
 use super::options::{Options, Statuses, Temper};
-use super::random::Random;
 use super::timeline::{Mark, Timeline};
 use super::world::{Deed, Record, Violation};
+use crate::random::Random;
 
 /// Steps between two questions of the engine where nobody is slow, at most.
 pub const HASTE: u64 = 64;
@@ -78,7 +78,7 @@ impl SimLanes {
         SimLanes {
             target,
             world,
-            random: Random::new(options.seed, 3),
+            random: Random::stream(options.seed, 3),
             temper: options.temper,
             statuses: options.statuses,
             queues: fixed.into_iter().chain((0..options.encode_queues).map(Queue::encode)).collect(),

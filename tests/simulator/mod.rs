@@ -14,5 +14,4 @@ mod hands;
 mod host;
 mod lanes;
 mod model;
-mod random;
 mod timeline;

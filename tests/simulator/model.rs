@@ -9,8 +9,8 @@ use rte::word::{Lane, Row, Status};
 
 use super::arrays::{age, digest, set_output_size};
 use super::options::Options;
-use super::random::Random;
 use super::world::{Deed, Record, Touch, Value, World};
+use crate::random::Random;
 
 /// Bytes of a chunk.
 const CHUNK: usize = 16;
@@ -70,7 +70,7 @@ impl SimModel {
             stages: stages.into(),
             hooks: Hooks { ready: true, seed: true, detach: true, finalize: true },
         };
-        let random = Random::new(options.seed, 2);
+        let random = Random::stream(options.seed, 2);
         let luck = Luck { random, whole: options.whole_failures, row: options.row_failures };
         SimModel { manifest, world, luck: Mutex::new(luck) }
     }

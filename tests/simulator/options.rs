@@ -2,7 +2,7 @@
 
 use rte::word::Lane;
 
-use super::random::Random;
+use crate::random::Random;
 
 /// When the engine may see what calls have said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +58,8 @@ pub struct Options {
 impl Options {
     /// Those of `seed`.
     pub fn of(seed: u64) -> Options {
-        let mut random = Random::new(seed, 1);
-        let weights = std::array::from_fn(|_| random.of(&[1, 4, 16]));
+        let mut random = Random::stream(seed, 1);
+        let weights = std::array::from_fn(|_| random.pick(&[1, 4, 16]));
         let options = Options {
             seed,
             rows: 2 + random.below(3) as u32,
@@ -71,15 +71,15 @@ impl Options {
             is_dense: random.once_in(3),
             statuses: if random.once_in(4) { Statuses::AtFence } else { Statuses::AtReturn },
             encode_queues: 1 + random.below(3) as usize,
-            temper: Temper { weights, steps: random.of(&[1, 2, 6]) },
-            whole_failures: random.of(&[0, 16, 60]),
-            row_failures: random.of(&[0, 60, 200]),
+            temper: Temper { weights, steps: random.pick(&[1, 2, 6]) },
+            whole_failures: random.pick(&[0, 16, 60]),
+            row_failures: random.pick(&[0, 60, 200]),
             ticks: 20 + random.below(60),
             depth: 1 + random.below(3) as usize,
             held: random.below(3) as usize,
             on_device: random.once_in(2),
             has_streams: random.once_in(2),
-            consumer_steps: random.of(&[1, 2, 6]),
+            consumer_steps: random.pick(&[1, 2, 6]),
             outliving: random.below(4) as usize,
             owns_outputs: random.once_in(2),
         };

@@ -6,9 +6,9 @@ use super::dependency::Lie;
 use super::host::{Given, Host};
 use super::model::{NOTE, PROMPT, STEER, STEER_BYTES};
 use super::options::Options;
-use super::random::Random;
 use super::tally::Tally;
 use super::world::{Deed, Violation};
+use crate::random::Random;
 
 /// Within so many ticks each row makes a chunk.
 const CALM_TICKS: u64 = 32;
@@ -22,7 +22,7 @@ pub struct Outcome {
 /// Runs `options` on lanes that tell `lie`.
 pub fn run(options: &Options, lie: Option<Lie>) -> Outcome {
     let mut host = Host::new(options, lie);
-    let mut random = Random::new(options.seed, 4);
+    let mut random = Random::stream(options.seed, 4);
     let sessions = u64::from(options.rows) + 1;
     for _ in 0..options.ticks {
         for _ in 0..random.below(4) {
@@ -33,14 +33,14 @@ pub fn run(options: &Options, lie: Option<Lie>) -> Outcome {
         poison(&mut random, &host, sessions);
         let due: Vec<u64> = (0..sessions).filter(|_| !random.once_in(4)).collect();
         let due = random.once_in(4).then_some(due.as_slice());
-        host.tick(due, random.of(&[0, u64::MAX]));
-        host.pop(random.of(&[0, 2, u64::MAX]), random.below(4) as usize);
+        host.tick(due, random.pick(&[0, u64::MAX]));
+        host.pop(random.pick(&[0, 2, u64::MAX]), random.below(4) as usize);
     }
     if lie.is_none() {
         go_on_calmly(&mut host, sessions);
     }
     let world = host.world.clone();
-    host.stop(random.of(&[0, u64::MAX]));
+    host.stop(random.pick(&[0, u64::MAX]));
     let mut world = world.lock().unwrap();
     Outcome { tally: std::mem::take(&mut world.tally), violations: std::mem::take(&mut world.violations) }
 }
@@ -87,7 +87,7 @@ fn values(random: &mut Random, kind: Kind, options: &Options) -> Vec<Given> {
         let size = match key {
             _ if random.once_in(12) => 0,
             STEER => STEER_BYTES,
-            _ => random.of(&[24, 100]),
+            _ => random.pick(&[24, 100]),
         };
         let bytes = vec![random.below(5) as u8; size];
         values.push(Given { key, bytes, is_lent: random.once_in(2) });
@@ -100,7 +100,7 @@ fn poison(random: &mut Random, host: &Host, sessions: u64) {
     let poison = &mut host.world.lock().unwrap().poison;
     match (&poison, random.below(16)) {
         (None, 0) => {
-            let deed = random.of(&[Deed::Hot, Deed::Deferred, Deed::Encode, Deed::Seed]);
+            let deed = random.pick(&[Deed::Hot, Deed::Deferred, Deed::Encode, Deed::Seed]);
             *poison = Some((deed, random.below(sessions)));
         }
         (Some(_), 0..3) => *poison = None,

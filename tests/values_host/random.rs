@@ -7,6 +7,7 @@ use super::bench::Bench;
 use super::ledger::{Form, Item, Ready};
 use super::model::{HOST_ERROR, PROMPT, STYLE, Shown, Who};
 use crate::driver::*;
+use crate::random::Random;
 
 /// Who comes and goes; more than there are rows.
 const SESSIONS: u64 = 6;
@@ -26,25 +27,6 @@ pub struct Count {
     pub messages: u64,
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % count
-    }
-
-    fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
-
 struct Play {
     random: Random,
     bench: Bench,
@@ -54,7 +36,7 @@ struct Play {
 
 /// Runs the schedule of a seed.
 pub fn run(seed: u64, count: &mut Count) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let flags = [RTE_MODEL_DENSE, RTE_MODEL_SEED_ASIDE, RTE_MODEL_RETRY_SAFE];
     let flags = flags.into_iter().filter(|_| random.percent(40)).fold(0, |all, flag| all | flag);
     let pipeline = random.pick(&[RTE_PIPELINE_OFF, RTE_PIPELINE_ON]);
