@@ -146,28 +146,28 @@ fn zeros<T: Clone + Default>(count: usize) -> Box<[T]> {
 
 impl Batch {
     /// Room for `capacity` rows (dense: for the whole arena). `ends_chunk`: its rows have outputs. What a stage may copy to
-    /// a device lies in `kind`, if that is some.
+    /// a device lies in `room`, if that is some.
     pub fn new(
         shape: Shape,
         capacity: usize,
         ends_chunk: bool,
         keys: &Keys,
-        kind: Option<&Arc<dyn Room>>,
+        room: Option<&Arc<dyn Room>>,
     ) -> Option<Box<Batch>> {
         let max = shape.max_sessions as usize;
-        let room = if shape.dense { max } else { capacity };
+        let places = if shape.dense { max } else { capacity };
         let arrays =
-            [4, 8, 8, 8, 8, 8, 4, 4, size_of::<usize>(), size_of::<usize>()].map(|size| room.checked_mul(size));
+            [4, 8, 8, 8, 8, 8, 4, 4, size_of::<usize>(), size_of::<usize>()].map(|size| places.checked_mul(size));
         let sizes = arrays.into_iter().chain([Some(max)]).collect::<Option<Vec<usize>>>()?;
-        let of_columns = keys.iter().map(|(_, spec)| spec.size.checked_mul(room)).collect::<Option<Vec<usize>>>()?;
-        let mut land = Land::new(kind, sizes.into_iter().chain(of_columns.iter().copied()))?;
+        let of_columns = keys.iter().map(|(_, spec)| spec.size.checked_mul(places)).collect::<Option<Vec<usize>>>()?;
+        let mut land = Land::new(room, sizes.into_iter().chain(of_columns.iter().copied()))?;
         let mut columns: Box<[Array<u8>]> = of_columns.into_iter().map(|size| land.array(size)).collect();
         let start = |column: &mut Array<u8>| {
             if column.is_empty() { 0 } else { column.as_mut_ptr().expose_provenance() }
         };
         let column: Box<[usize]> = columns.iter_mut().map(start).collect();
-        let table: Box<[ValueRef]> = zeros(room * keys.len());
-        let value = (0..room).map(|at| table[at * keys.len()..].as_ptr().expose_provenance()).collect();
+        let table: Box<[ValueRef]> = zeros(places * keys.len());
+        let value = (0..places).map(|at| table[at * keys.len()..].as_ptr().expose_provenance()).collect();
         let mut batch = Batch {
             tick: 0,
             slot: 0,
@@ -182,21 +182,21 @@ impl Batch {
             keys: keys.len(),
             count: 0,
             members: Rows::new(shape.max_sessions),
-            seats: zeros(room),
-            row: land.array(room),
-            session: land.array(room),
-            user: land.array(room),
-            generation: land.array(room),
-            age: land.array(room),
-            changed: land.array(room),
-            status: land.array(room),
-            frames: land.array(room),
-            output: land.array(room),
-            output_size: land.array(room),
+            seats: zeros(places),
+            row: land.array(places),
+            session: land.array(places),
+            user: land.array(places),
+            generation: land.array(places),
+            age: land.array(places),
+            changed: land.array(places),
+            status: land.array(places),
+            frames: land.array(places),
+            output: land.array(places),
+            output_size: land.array(places),
             mask: land.array(max),
             table,
             value,
-            holds: vec![None; room * keys.len()].into(),
+            holds: vec![None; places * keys.len()].into(),
             columns,
             column,
             lent: Rows::new(shape.max_sessions),
@@ -204,11 +204,11 @@ impl Batch {
             waits: Vec::new(),
             has_waited: false,
         };
-        for at in 0..room * keys.len() {
+        for at in 0..places * keys.len() {
             batch.table[at].key = (at % keys.len()) as u32;
         }
         if shape.dense {
-            (0..room).for_each(|at| batch.row[at] = at as u32);
+            (0..places).for_each(|at| batch.row[at] = at as u32);
         }
         Some(Box::new(batch))
     }
