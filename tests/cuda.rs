@@ -7,7 +7,7 @@ mod random;
 mod support;
 
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use cuda_host::bench::{Bench, Plan};
 use cuda_host::fake::{Census, Failing, fake, under};
@@ -15,11 +15,7 @@ use cuda_host::model::Nature;
 use driver::*;
 use random::Random;
 use rte::abi::log::RTE_LOG_ERROR;
-use rte::batch::Batch;
-use rte::lane::{Fence, Lanes, Work};
-use rte::model::RawStream;
-use rte::queue::Passage;
-use rte::word::{Fault, Lane, Nanos};
+use rte::lane::{Fence, Front, FrontedLanes, Lanes, Work};
 
 /// Random schedules, if the environment says nothing else.
 const SCHEDULES: u64 = 300;
@@ -90,39 +86,12 @@ fn with_sessions(plan: Plan) -> Bench {
     bench
 }
 
-/// Lanes that forget what work is to wait for.
-struct Forgetful(Box<dyn Lanes>);
+/// Before lanes, forgets what work is to wait for.
+struct Forgetful;
 
-impl Lanes for Forgetful {
-    fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
-        self.0.open()
-    }
-    fn submit(&mut self, work: Work) -> Fence {
-        self.0.submit(Work { after: [None, None], ..work })
-    }
-    fn observe(&mut self, fence: Fence) -> Option<&Batch> {
-        self.0.observe(fence)
-    }
-    fn passed(&mut self, fence: Fence) -> bool {
-        self.0.passed(fence)
-    }
-    fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
-        self.0.take(fence)
-    }
-    fn block(&mut self, fence: Fence, until: Nanos) -> bool {
-        self.0.block(fence, until)
-    }
-    fn passage(&mut self, fence: Fence) -> Option<Arc<dyn Passage>> {
-        self.0.passage(fence)
-    }
-    fn halt(&mut self, until: Nanos) -> bool {
-        self.0.halt(until)
-    }
-    fn fault(&self) -> Option<Fault> {
-        self.0.fault()
-    }
-    fn wakes(&self) -> bool {
-        self.0.wakes()
+impl Front for Forgetful {
+    fn submit(&mut self, lanes: &mut dyn Lanes, work: Work) -> Fence {
+        lanes.submit(Work { after: [None, None], ..work })
     }
 }
 
@@ -143,7 +112,10 @@ fn a_wait_that_is_left_out_is_seen() {
         ten_ticks(with_sessions(plain()));
         fake().expect_rules_kept();
         // DEFERRED without HOT's event.
-        ten_ticks(with_sessions(Plan { wrap: Some(|lanes| Box::new(Forgetful(lanes))), ..plain() }));
+        ten_ticks(with_sessions(Plan {
+            wrap: Some(|lanes| Box::new(FrontedLanes::behind(Forgetful, lanes))),
+            ..plain()
+        }));
         assert!(fake().take_violations("race") > 0);
         fake().forget_violations();
         // A stage that enqueues elsewhere: its batch's event says nothing of it.

@@ -5,6 +5,7 @@
 
 mod cuda;
 mod cuda_driver;
+mod front;
 mod inline;
 mod mark;
 mod streams;
@@ -12,6 +13,7 @@ mod threads;
 mod traced;
 
 pub use cuda::{Choice, CudaStreams, Gpu, InContext, NoGpu, OnDevice, PageLocked};
+pub use front::{Front, FrontedLanes};
 pub use inline::InlineLanes;
 pub use mark::{Events, Mark, Releases};
 pub use streams::{StreamLanes, Streams};

@@ -6,17 +6,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Calls, Fence, Lanes, Work};
+use super::{Calls, Fence, Front, FrontedLanes, Lanes, Work};
 use crate::batch::Batch;
-use crate::model::{Call, RawStream};
-use crate::queue::Passage;
+use crate::model::Call;
 use crate::telemetry::{Fact, Kind, Pen, Worked};
 use crate::time::{Clock, real_now};
-use crate::word::{Fault, Lane, Nanos, Queue};
+use crate::word::{Nanos, Queue};
 
 /// See the module's comment.
-pub struct TracedLanes {
-    lanes: Box<dyn Lanes>,
+pub type TracedLanes = FrontedLanes<Tracer>;
+
+/// Tells of the work that passes.
+pub struct Tracer {
     pen: Pen,
     /// Where it is not the one that batches are timed by.
     clock: Option<Arc<dyn Clock>>,
@@ -41,9 +42,12 @@ struct Traced {
 impl TracedLanes {
     /// `lanes`, whose work is told with `pen`; `clock`: that of the engine, if it is the host's.
     pub fn new(lanes: Box<dyn Lanes>, pen: Pen, clock: Option<Arc<dyn Clock>>) -> TracedLanes {
-        TracedLanes { lanes, pen, clock, works: Default::default(), idle_since: Default::default() }
+        let tracer = Tracer { pen, clock, works: Default::default(), idle_since: Default::default() };
+        FrontedLanes::behind(tracer, lanes)
     }
+}
 
+impl Tracer {
     fn now(&self) -> Nanos {
         self.clock.as_ref().map_or(0, |clock| clock.now())
     }
@@ -85,19 +89,15 @@ impl TracedLanes {
     }
 }
 
-impl Lanes for TracedLanes {
-    fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
-        self.lanes.open()
-    }
-
-    fn submit(&mut self, work: Work) -> Fence {
+impl Front for Tracer {
+    fn submit(&mut self, lanes: &mut dyn Lanes, work: Work) -> Fence {
         let is = match work.calls {
             Calls::Hook(Call::Detach) => Kind::Detach,
             Calls::Hook(_) => Kind::Seed,
             Calls::Stages => Kind::Stages,
         };
         let submitted = self.now();
-        let fence = self.lanes.submit(work);
+        let fence = lanes.submit(work);
         let returned = self.now();
         let really_returned = if self.clock.is_some() { real_now() } else { 0 };
         let work = Traced { sequence: fence.sequence, is, submitted, returned, really_returned, batch: None };
@@ -105,41 +105,9 @@ impl Lanes for TracedLanes {
         fence
     }
 
-    fn observe(&mut self, fence: Fence) -> Option<&Batch> {
-        self.lanes.observe(fence)
-    }
-
-    fn passed(&mut self, fence: Fence) -> bool {
-        self.lanes.passed(fence)
-    }
-
-    fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
-        let batch = self.lanes.take(fence)?;
+    fn take(&mut self, lanes: &mut dyn Lanes, fence: Fence) -> Option<Box<Batch>> {
+        let batch = lanes.take(fence)?;
         self.note(fence, &batch);
         Some(batch)
-    }
-
-    fn block(&mut self, fence: Fence, until: Nanos) -> bool {
-        self.lanes.block(fence, until)
-    }
-
-    fn passage(&mut self, fence: Fence) -> Option<Arc<dyn Passage>> {
-        self.lanes.passage(fence)
-    }
-
-    fn halt(&mut self, until: Nanos) -> bool {
-        self.lanes.halt(until)
-    }
-
-    fn fault(&self) -> Option<Fault> {
-        self.lanes.fault()
-    }
-
-    fn wakes(&self) -> bool {
-        self.lanes.wakes()
-    }
-
-    fn waits_whole(&self) -> bool {
-        self.lanes.waits_whole()
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::tape::{Outcome, Tape};
 use crate::batch::Batch;
-use crate::lane::{Fence, Lanes, Work};
-use crate::model::RawStream;
-use crate::queue::Passage;
-use crate::word::{Fault, Lane, Nanos};
+use crate::lane::{Fence, Front, FrontedLanes, Lanes, Work};
+use crate::word::Nanos;
 
 /// See the module's comment.
-pub struct TapedLanes {
-    lanes: Box<dyn Lanes>,
+pub type TapedLanes = FrontedLanes<Taping>;
+
+/// What goes through a tape.
+pub struct Taping {
     tape: Arc<Tape>,
     plays: bool,
 }
@@ -22,65 +22,41 @@ pub struct TapedLanes {
 impl TapedLanes {
     /// `lanes`, as `tape` says.
     pub fn new(lanes: Box<dyn Lanes>, tape: Arc<Tape>) -> TapedLanes {
-        TapedLanes { lanes, plays: tape.plays(), tape }
+        FrontedLanes::behind(Taping { plays: tape.plays(), tape }, lanes)
     }
 }
 
-impl Lanes for TapedLanes {
-    fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
-        self.lanes.open()
-    }
-
-    fn submit(&mut self, work: Work) -> Fence {
-        let fence = self.lanes.submit(work);
+impl Front for Taping {
+    fn submit(&mut self, lanes: &mut dyn Lanes, work: Work) -> Fence {
+        let fence = lanes.submit(work);
         if self.plays {
-            while !self.lanes.block(fence, Nanos::MAX) && self.lanes.fault().is_none() {}
+            while !lanes.block(fence, Nanos::MAX) && lanes.fault().is_none() {}
         }
         fence
     }
 
-    fn observe(&mut self, fence: Fence) -> Option<&Batch> {
-        let outcome = self.lanes.observe(fence).map(outcome_of);
-        if self.tape.outcome(outcome) { self.lanes.observe(fence) } else { None }
+    fn observe<'a>(&mut self, lanes: &'a mut dyn Lanes, fence: Fence) -> Option<&'a Batch> {
+        let outcome = lanes.observe(fence).map(outcome_of);
+        if self.tape.outcome(outcome) { lanes.observe(fence) } else { None }
     }
 
-    fn passed(&mut self, fence: Fence) -> bool {
-        let real = self.plays || self.lanes.passed(fence);
+    fn passed(&mut self, lanes: &mut dyn Lanes, fence: Fence) -> bool {
+        let real = self.plays || lanes.passed(fence);
         self.tape.bit(real)
     }
 
-    fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
+    fn take(&mut self, lanes: &mut dyn Lanes, fence: Fence) -> Option<Box<Batch>> {
         if self.plays {
-            return if self.tape.bit(true) { self.lanes.take(fence) } else { None };
+            return if self.tape.bit(true) { lanes.take(fence) } else { None };
         }
-        let batch = self.lanes.take(fence);
+        let batch = lanes.take(fence);
         self.tape.bit(batch.is_some());
         batch
     }
 
-    fn block(&mut self, fence: Fence, until: Nanos) -> bool {
-        let real = self.plays || self.lanes.block(fence, until);
+    fn block(&mut self, lanes: &mut dyn Lanes, fence: Fence, until: Nanos) -> bool {
+        let real = self.plays || lanes.block(fence, until);
         self.tape.bit(real)
-    }
-
-    fn passage(&mut self, fence: Fence) -> Option<Arc<dyn Passage>> {
-        self.lanes.passage(fence)
-    }
-
-    fn halt(&mut self, until: Nanos) -> bool {
-        self.lanes.halt(until)
-    }
-
-    fn fault(&self) -> Option<Fault> {
-        self.lanes.fault()
-    }
-
-    fn wakes(&self) -> bool {
-        self.lanes.wakes()
-    }
-
-    fn waits_whole(&self) -> bool {
-        self.lanes.waits_whole()
     }
 }
 

@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::settled::SettledLanes;
+use rte::lane::FrontedLanes;
+
+use super::settled::Settling;
 use crate::driver::*;
 use crate::process::{Possessions, heap_calls, resident_pages};
 
@@ -120,7 +122,7 @@ impl On {
             return Host::new(model, &options);
         }
         // SAFETY: valid descriptors.
-        let engine = unsafe { engine_with(model, &options, |lanes| Box::new(SettledLanes(lanes))) };
+        let engine = unsafe { engine_with(model, &options, |lanes| Box::new(FrontedLanes::behind(Settling, lanes))) };
         Host { engine: engine.expect("an engine") }
     }
 

@@ -2,54 +2,33 @@
 //! the same each time, however they are scheduled.
 
 use rte::batch::Batch;
-use rte::lane::{Fence, Lanes, Work};
-use rte::model::RawStream;
+use rte::lane::{Fence, Front, Lanes};
 use rte::time::real_now;
-use rte::word::{Fault, Lane, Nanos};
+use rte::word::Nanos;
 
 /// A thread that takes longer hangs.
 const HANGS: Nanos = 60_000_000_000;
 
 /// See the module's comment.
-pub struct SettledLanes(pub Box<dyn Lanes>);
+pub struct Settling;
 
-impl Lanes for SettledLanes {
-    fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
-        self.0.open()
+impl Front for Settling {
+    fn observe<'a>(&mut self, lanes: &'a mut dyn Lanes, fence: Fence) -> Option<&'a Batch> {
+        self.passed(lanes, fence);
+        lanes.observe(fence)
     }
 
-    fn submit(&mut self, work: Work) -> Fence {
-        self.0.submit(work)
-    }
-
-    fn observe(&mut self, fence: Fence) -> Option<&Batch> {
-        self.passed(fence);
-        self.0.observe(fence)
-    }
-
-    fn passed(&mut self, fence: Fence) -> bool {
-        assert!(self.0.block(fence, real_now() + HANGS), "{fence:?} never passes");
+    fn passed(&mut self, lanes: &mut dyn Lanes, fence: Fence) -> bool {
+        assert!(lanes.block(fence, real_now() + HANGS), "{fence:?} never passes");
         true
     }
 
-    fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
-        self.passed(fence);
-        self.0.take(fence)
+    fn take(&mut self, lanes: &mut dyn Lanes, fence: Fence) -> Option<Box<Batch>> {
+        self.passed(lanes, fence);
+        lanes.take(fence)
     }
 
-    fn block(&mut self, fence: Fence, _: Nanos) -> bool {
-        self.passed(fence)
-    }
-
-    fn halt(&mut self, until: Nanos) -> bool {
-        self.0.halt(until)
-    }
-
-    fn fault(&self) -> Option<Fault> {
-        self.0.fault()
-    }
-
-    fn wakes(&self) -> bool {
-        self.0.wakes()
+    fn block(&mut self, lanes: &mut dyn Lanes, fence: Fence, _: Nanos) -> bool {
+        self.passed(lanes, fence)
     }
 }

@@ -16,10 +16,9 @@ use rte::abi::options::rte_engine_options;
 use rte::abi::outbox::{rte_outbox_pop, rte_output_release};
 use rte::abi::output::rte_output;
 use rte::abi::status::{rte_error, rte_status, rte_status_code};
-use rte::lane::Lanes;
 
 use super::device::Device;
-use super::timed::{Ends, TimedLanes};
+use super::timed::{Ends, Timing};
 
 /// Done.
 pub const OK: rte_status = rte_status_code::RTE_OK as rte_status;
@@ -185,7 +184,7 @@ impl Engine {
         clock: &Arc<Device>,
         ends: Ends,
     ) -> Result<Self, (rte_status, String)> {
-        let wrap = |lanes| Box::new(TimedLanes::new(lanes, clock.clone(), ends)) as Box<dyn Lanes>;
+        let wrap = |lanes| Timing::of(lanes, clock.clone(), ends);
         // SAFETY: the caller's promise.
         let handle = unsafe { engine_with(model, options, wrap) };
         handle.map(|handle| Self { handle }).map_err(|failure| (failure.status.0, failure.message))

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use rte::batch::Batch;
-use rte::lane::{Calls, Fence, Lanes, Work};
-use rte::model::{Call, RawStream};
+use rte::lane::{Calls, Fence, Front, FrontedLanes, Lanes, Work};
+use rte::model::Call;
 use rte::time::real_now;
-use rte::word::{Fault, Lane, Nanos, Queue};
+use rte::word::{Lane, Nanos, Queue};
 
 use super::device::Device;
 
@@ -22,8 +22,7 @@ const HANGS: Nanos = 60_000_000_000;
 pub type Ends = Box<dyn Fn(Lane, Calls, u64) -> u64 + Send>;
 
 /// See the module's comment.
-pub struct TimedLanes {
-    inner: Box<dyn Lanes>,
+pub struct Timing {
     clock: Arc<Device>,
     ends: Ends,
     busy_until: [u64; Lane::COUNT],
@@ -31,74 +30,59 @@ pub struct TimedLanes {
     done_at: [Vec<u64>; Queue::COUNT],
 }
 
-impl TimedLanes {
-    /// `inner`, in the time of `clock`.
-    pub fn new(inner: Box<dyn Lanes>, clock: Arc<Device>, ends: Ends) -> Self {
-        Self { inner, clock, ends, busy_until: Default::default(), done_at: Default::default() }
+impl Timing {
+    /// `lanes`, in the time of `clock`.
+    pub fn of(lanes: Box<dyn Lanes>, clock: Arc<Device>, ends: Ends) -> Box<dyn Lanes> {
+        let timing = Self { clock, ends, busy_until: Default::default(), done_at: Default::default() };
+        Box::new(FrontedLanes::behind(timing, lanes))
     }
 
     fn done_at(&self, fence: Fence) -> u64 {
         self.done_at[fence.queue.at()][fence.sequence as usize - 1]
     }
-
-    /// Waits for the thread.
-    fn await_thread(&mut self, fence: Fence) {
-        assert!(self.inner.block(fence, real_now() + HANGS), "{fence:?} never passes");
-    }
 }
 
-impl Lanes for TimedLanes {
-    fn open(&mut self) -> Result<[RawStream; Lane::COUNT], Fault> {
-        self.inner.open()
-    }
+/// Waits for the thread.
+fn await_thread(lanes: &mut dyn Lanes, fence: Fence) {
+    assert!(lanes.block(fence, real_now() + HANGS), "{fence:?} never passes");
+}
 
-    fn submit(&mut self, work: Work) -> Fence {
+impl Front for Timing {
+    fn submit(&mut self, lanes: &mut dyn Lanes, work: Work) -> Fence {
         let (lane, calls) = (work.lane, work.calls);
         let waits = work.after.into_iter().flatten().map(|fence| self.done_at(fence));
         let begin = waits.fold(self.busy_until[lane.at()].max(self.clock.now()), u64::max);
         self.busy_until[lane.at()] = (self.ends)(lane, calls, begin).max(begin);
-        let fence = self.inner.submit(work);
+        let fence = lanes.submit(work);
         self.done_at[fence.queue.at()].push(self.busy_until[lane.at()]);
         if calls == Calls::Hook(Call::Detach) {
             // Nobody waits for it, and yet the tests count the model's rows after each tick.
-            self.await_thread(fence);
+            await_thread(lanes, fence);
         }
         fence
     }
 
-    fn observe(&mut self, fence: Fence) -> Option<&Batch> {
-        if self.passed(fence) { self.inner.observe(fence) } else { None }
+    fn observe<'a>(&mut self, lanes: &'a mut dyn Lanes, fence: Fence) -> Option<&'a Batch> {
+        if self.passed(lanes, fence) { lanes.observe(fence) } else { None }
     }
 
-    fn passed(&mut self, fence: Fence) -> bool {
+    fn passed(&mut self, lanes: &mut dyn Lanes, fence: Fence) -> bool {
         let is_over = self.clock.now() >= self.done_at(fence);
         if is_over {
-            self.await_thread(fence);
+            await_thread(lanes, fence);
         }
         is_over
     }
 
-    fn take(&mut self, fence: Fence) -> Option<Box<Batch>> {
-        if self.passed(fence) { self.inner.take(fence) } else { None }
+    fn take(&mut self, lanes: &mut dyn Lanes, fence: Fence) -> Option<Box<Batch>> {
+        if self.passed(lanes, fence) { lanes.take(fence) } else { None }
     }
 
-    fn block(&mut self, fence: Fence, until: Nanos) -> bool {
+    fn block(&mut self, lanes: &mut dyn Lanes, fence: Fence, until: Nanos) -> bool {
         if real_now() < until {
             // Who is ready to wait makes the time pass.
             self.clock.set_now(self.done_at(fence).max(self.clock.now()));
         }
-        self.passed(fence)
-    }
-
-    fn halt(&mut self, until: Nanos) -> bool {
-        self.inner.halt(until)
-    }
-
-    fn fault(&self) -> Option<Fault> {
-        self.inner.fault()
-    }
-
-    fn wakes(&self) -> bool {
-        self.inner.wakes()
+        self.passed(lanes, fence)
     }
 }
