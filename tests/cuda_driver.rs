@@ -13,6 +13,7 @@ use std::ptr::null_mut;
 use cuda_host::bench::within;
 use cuda_host::fake::{Census, Handle, fake, under};
 use driver::*;
+use rte::lane::CUDA_FUNCTIONS;
 
 const OK: i32 = 0;
 const UNAVAILABLE: i32 = rte_status_code::RTE_ERR_UNAVAILABLE as i32;
@@ -114,42 +115,11 @@ fn without_a_driver_or_a_device_the_error_says_so_and_auto_is_inline() {
     assert_eq!(both, format!("Ok({RTE_LANES_CUDA}), Ok({RTE_LANES_CUDA})"));
 }
 
-/// All that is looked up.
-const SYMBOLS: [&str; 27] = [
-    "cuInit",
-    "cuGetErrorName",
-    "cuGetErrorString",
-    "cuDeviceGetCount",
-    "cuDeviceGet",
-    "cuDeviceGetUuid_v2",
-    "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxGetCurrent",
-    "cuCtxPushCurrent_v2",
-    "cuCtxPopCurrent_v2",
-    "cuCtxGetStreamPriorityRange",
-    "cuStreamCreateWithPriority",
-    "cuStreamDestroy_v2",
-    "cuStreamWaitEvent",
-    "cuStreamSynchronize",
-    "cuStreamGetCtx",
-    "cuStreamIsCapturing",
-    "cuEventCreate",
-    "cuEventDestroy_v2",
-    "cuEventRecord",
-    "cuEventQuery",
-    "cuEventSynchronize",
-    "cuMemHostAlloc",
-    "cuMemFreeHost",
-    "cuMemAlloc_v2",
-    "cuMemFree_v2",
-];
-
 #[test]
 fn a_driver_that_lacks_a_function_is_refused_and_the_error_names_it() {
     let whole = std::fs::read(support::cuda::driver(&support::scratch("whole"), &[]).join("libcuda.so.1")).unwrap();
     let folder = support::scratch("lacking");
-    for symbol in SYMBOLS {
+    for symbol in CUDA_FUNCTIONS {
         // Its name is another in the table of names; that of the hashes stays, so it is not found under either.
         let (name, mut lacking) = (format!("\0{symbol}\0"), whole.clone());
         let at = whole.windows(name.len()).position(|window| window == name.as_bytes()).expect(symbol);

@@ -55,6 +55,9 @@ macro_rules! driver {
             $($method: unsafe extern "C" fn($($type),*) -> i32,)*
         }
 
+        /// Their names, in this order: a driver that lacks one is refused.
+        pub const CUDA_FUNCTIONS: &[&str] = &[$(stringify!($symbol)),*];
+
         impl Driver {
             fn of(library: Library) -> Result<Driver, String> {
                 Ok(Driver {

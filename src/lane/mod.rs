@@ -13,6 +13,7 @@ mod threads;
 mod traced;
 
 pub use cuda::{Choice, CudaStreams, Gpu, InContext, NoGpu, OnDevice, PageLocked};
+pub use cuda_driver::CUDA_FUNCTIONS;
 pub use front::{Front, FrontedLanes};
 pub use inline::InlineLanes;
 pub use mark::{Events, Mark, Releases};
