@@ -1,5 +1,7 @@
 //! What comes out: chunks and notices.
 
+use std::fmt;
+
 use crate::queue::Lease;
 use crate::word::{Fault, Generation, Nanos, Row, Session, Status};
 
@@ -43,7 +45,7 @@ pub struct Chunk {
 }
 
 /// Something that happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The life was seeded; `already`: it had been before.
     Attached {
@@ -60,6 +62,22 @@ pub enum Event {
     TickFailed(Fault),
     /// The last output of an engine.
     Dead(Fault),
+}
+
+/// As a log says it to the host: in the words of rte.h.
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Attached { already: false } => write!(f, "RTE_ATTACHED"),
+            Event::Attached { already: true } => write!(f, "RTE_ATTACHED with RTE_ALREADY"),
+            Event::Rejected(status) => write!(f, "RTE_REJECTED with status {status}"),
+            Event::Detached(None) => write!(f, "RTE_DETACHED"),
+            Event::Detached(Some(status)) => write!(f, "RTE_DETACHED with status {status}"),
+            Event::RowFailed(fault) => write!(f, "RTE_ROW_FAILED with status {}", fault.status),
+            Event::TickFailed(fault) => write!(f, "RTE_TICK_FAILED with status {}", fault.status),
+            Event::Dead(fault) => write!(f, "RTE_DEAD with status {}", fault.status),
+        }
+    }
 }
 
 /// A record of something that happened.

@@ -460,6 +460,36 @@ fn a_message_has_no_effect() {
     assert_eq!(act(98, 5, 24), [format!("tick 8: session 98: a message (tag 24) has no effect: {named}")]);
 }
 
+#[test]
+fn who_comes_and_goes_is_told_in_the_words_of_the_header() {
+    let play = Play::new();
+    let host = engine(play, options(), 0);
+    let told = || {
+        ticks(&host, 1);
+        let lines = std::mem::take(&mut *play.lines.lock().unwrap());
+        lines.into_iter().filter(|line| line.contains("RTE_") && !line.contains("gives no chunk")).collect::<Vec<_>>()
+    };
+    push(&host, RTE_ATTACH, 13);
+    assert_eq!(told(), ["tick 0: session 13: RTE_ATTACHED"]);
+    play.row.store(FAILED, SeqCst);
+    assert_eq!(told(), ["tick 1: session 13: RTE_ROW_FAILED with status -1001"]);
+    push(&host, RTE_RESET, 13);
+    assert_eq!(
+        told(),
+        [
+            "tick 2: session 13: RTE_DETACHED",
+            "tick 2: session 13: RTE_ATTACHED",
+            "tick 2: session 13: RTE_ROW_FAILED with status -1001"
+        ]
+    );
+    push(&host, RTE_DETACH, 13);
+    play.seed.store(FAILED, SeqCst);
+    push(&host, RTE_ATTACH, 8);
+    assert_eq!(told(), ["tick 3: session 13: RTE_DETACHED"]);
+    assert_eq!(told(), NONE);
+    assert_eq!(told(), ["tick 5: session 8: RTE_REJECTED with status -1001"]);
+}
+
 /// Nothing is said to a log that does not ask.
 #[test]
 fn at_info_there_is_no_such_line() {
