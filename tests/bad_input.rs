@@ -22,12 +22,12 @@ fn options() {
 
 #[test]
 fn nulls() {
-    check("nulls", 50);
+    check("nulls", 54);
 }
 
 #[test]
 fn sizes_of_descriptors() {
-    check("sizes", 44);
+    check("sizes", 45);
 }
 
 #[test]

@@ -41,12 +41,11 @@ descriptors! {
 /// # Safety
 /// `descriptor` is NULL, or points to a struct whose first field is its size in bytes as a `u32`.
 pub(super) unsafe fn read<T: Descriptor>(descriptor: *const T, name: &str) -> Result<T, Failure> {
-    if descriptor.is_null() {
-        return Err(Failure::new(Status::ARGUMENT, format!("{name}: NULL")));
-    }
     // SAFETY: the caller's promise.
-    let size = unsafe { size_of_struct(descriptor) };
-    check_size::<T>(size, name)?;
+    let size = unsafe {
+        check(descriptor, name)?;
+        size_of_struct(descriptor)
+    };
     let known = size.min(size_of::<T>());
     // SAFETY: the host says that the struct has `size` bytes.
     let tail = unsafe { std::slice::from_raw_parts(descriptor.cast::<u8>().add(known), size - known) };
@@ -64,18 +63,29 @@ pub(super) unsafe fn read<T: Descriptor>(descriptor: *const T, name: &str) -> Re
     }
 }
 
+/// Whether it is one that `write` can fill.
+///
+/// # Safety
+/// As for [`read`].
+pub(super) unsafe fn check<T: Descriptor>(descriptor: *const T, name: &str) -> Result<(), Failure> {
+    if descriptor.is_null() {
+        return Err(Failure::new(Status::ARGUMENT, format!("{name}: NULL")));
+    }
+    // SAFETY: the caller's promise.
+    check_size::<T>(unsafe { size_of_struct(descriptor) }, name)
+}
+
 /// Fills a descriptor that the host reads: as much of it as the host's header has. What it has room for beyond what is known
 /// becomes zero.
 ///
 /// # Safety
 /// As for [`read`], and it may be written.
 pub(super) unsafe fn write<T: Descriptor>(descriptor: *mut T, name: &str, value: T) -> Result<(), Failure> {
-    if descriptor.is_null() {
-        return Err(Failure::new(Status::ARGUMENT, format!("{name}: NULL")));
-    }
     // SAFETY: the caller's promise.
-    let size = unsafe { size_of_struct(descriptor) };
-    check_size::<T>(size, name)?;
+    let size = unsafe {
+        check(descriptor, name)?;
+        size_of_struct(descriptor)
+    };
     let known = size.min(size_of::<T>());
     // SAFETY: the host says that the struct has `size` bytes; a T has at least `known`.
     unsafe {

@@ -103,7 +103,10 @@ pub unsafe extern "C" fn rte_engine_step(
     with_engine(engine, |engine| {
         let due = match (due.is_null(), due_count) {
             (_, 0) => &[],
-            (true, _) => return Status::ARGUMENT.0,
+            (true, count) => {
+                engine.note_mistake("rte_engine_step", || format!("due: NULL, but due_count is {count}"));
+                return Status::ARGUMENT.0;
+            }
             // SAFETY: the host gave an array of `due_count` ids.
             (false, count) => unsafe { std::slice::from_raw_parts(due, count) },
         };

@@ -246,10 +246,14 @@ pub unsafe extern "C" fn rte_session_get_info(
     info: *mut rte_session_info,
 ) -> rte_status {
     with_engine(engine, |engine| {
+        // SAFETY: the host gave NULL or a descriptor.
+        if let Err(failure) = unsafe { descriptor::check(info, "info") } {
+            return refuse(engine, "rte_session_get_info", failure);
+        }
         let shared = &engine.shared;
         let Some((row, entry)) = shared.board.find(Session(session)).filter(|(row, _)| !shared.outbox.has_parted(*row))
         else {
-            return if info.is_null() { Status::ARGUMENT.0 } else { Status::UNKNOWN.0 };
+            return Status::UNKNOWN.0;
         };
         let said = rte_session_info {
             struct_size: size_of::<rte_session_info>() as u32,

@@ -26,6 +26,7 @@ use crate::word::{Status, hook};
 pub unsafe extern "C" fn rte_outbox_pop(engine: *mut rte_engine, out: *mut rte_output) -> rte_status {
     with_engine(engine, |engine| {
         if out.is_null() {
+            engine.note_mistake("rte_outbox_pop", || "out: NULL".to_string());
             return Status::ARGUMENT.0;
         }
         if engine.shared.on_output.is_some() {

@@ -75,12 +75,24 @@ static void without_an_engine(void)
     CHECK("no message was written", message.kind == RTE_ATTACH && message.session == 0);
 }
 
+static char line[256]; /* the last of the log */
+
+static void take_line(void *user, uint32_t level, const char *text)
+{
+    (void)user;
+    if (level == RTE_LOG_WARN) snprintf(line, sizeof line, "%s", text);
+}
+
+#define SAYS(name, words) CHECK(name, strcmp(line, words) == 0)
+
 static void other_parameters(rte_engine *engine)
 {
     rte_message message = {.kind = RTE_ATTACH, .session = 1};
     rte_value   value   = {.key = NOTE, .size = 1};
     rte_output  output;
 
+    EQUAL("pop: no place, and nothing there", rte_outbox_pop(engine, NULL), RTE_ERR_ARGUMENT);
+    SAYS("pop: no place: the words", "rte_outbox_pop: out: NULL");
     EQUAL("push: no message", rte_inbox_push(engine, NULL), RTE_ERR_ARGUMENT);
     message.value_count = 1;
     EQUAL("push: no values, but a count", rte_inbox_push(engine, &message), RTE_ERR_ARGUMENT);
@@ -92,10 +104,12 @@ static void other_parameters(rte_engine *engine)
     value.size  = 0;
     EQUAL("push: no bytes and no size is a value", rte_inbox_push(engine, &message), RTE_OK);
     EQUAL("step: no due, but a count", rte_engine_step(engine, NULL, 1, 0), RTE_ERR_ARGUMENT);
+    SAYS("step: no due: the words", "rte_engine_step: due: NULL, but due_count is 1");
     EQUAL("step: nobody is due", rte_engine_step(engine, NULL, 0, 0), RTE_OK);
     EQUAL("engine info: no place", rte_engine_get_info(engine, NULL), RTE_ERR_ARGUMENT);
     EQUAL("session info: no place", rte_session_get_info(engine, 1, NULL), RTE_ERR_ARGUMENT);
     EQUAL("session info: no place, no session", rte_session_get_info(engine, 2, NULL), RTE_ERR_ARGUMENT);
+    SAYS("session info: no place: the words", "rte_session_get_info: info: NULL");
     EQUAL("pop: no place", rte_outbox_pop(engine, NULL), RTE_ERR_ARGUMENT);
     CHECK("pop: no place loses nothing", rte_outbox_pop(engine, &output) == RTE_OK && output.kind == RTE_ATTACHED);
     rte_output_release(&output, NULL);
@@ -126,7 +140,8 @@ int main(void)
     making();
     without_an_engine();
     kit_init(&k);
-    engine = kit_engine(&k);
+    k.options.log = take_line;
+    engine        = kit_engine(&k);
     if (engine == NULL) return 1;
     other_parameters(engine);
     rte_engine_free(engine);

@@ -119,6 +119,7 @@ static void session_info(rte_engine *engine)
     EQUAL("a session info too small", rte_session_get_info(engine, 1, &info.known), RTE_ERR_VERSION);
     info.known.struct_size = untouched.known.struct_size = 0;
     EQUAL("a session info of no size", rte_session_get_info(engine, 1, &info.known), RTE_ERR_VERSION);
+    EQUAL("a session info of no size, and no such session", rte_session_get_info(engine, 2, &info.known), RTE_ERR_VERSION);
     info.known.struct_size = untouched.known.struct_size = sizeof info.known;
     EQUAL("no such session", rte_session_get_info(engine, 2, &info.known), RTE_ERR_UNKNOWN);
     CHECK("a refused session info is not written", memcmp(&info, &untouched, sizeof info) == 0);
