@@ -19,7 +19,8 @@
  *   chunk       what a step makes for one session; notices say what happened to it.
  *
  * Conventions
- *   Status      0 is RTE_OK. Negative: an error; nothing happened and there is nothing to clean up. Positive: not now.
+ *   Status      0 is RTE_OK. Positive: not now. Negative: an error; nothing happened and there is nothing to clean up, where
+ *               the call does not say otherwise. Of any call: RTE_ERR_ARGUMENT where the engine is NULL, RTE_ERR_FORKED.
  *               What was wrong, in words: the call's rte_error; of calls without one, options.log at RTE_LOG_WARN.
  *   Descriptors rte_model, rte_engine_options, rte_engine_info, rte_session_info, rte_backend, rte_clock begin with
  *               struct_size, and may grow at the end. Set .struct_size = sizeof, leave the rest zero: zero is the
@@ -27,10 +28,12 @@
  *   Records     rte_value, rte_message, rte_output, rte_key, rte_stage, rte_error never change size, so arrays of them
  *               are safe for ever. Zero all that you do not use; reserved fields must be zero.
  *   Memory      "copies": yours again on return. "borrows": leave it alone until the time named. "takes": ours, on success.
- *   Threads     A function that says "any thread" may run concurrently with everything except rte_engine_free. A callback
- *               may call what says so; what would dead-lock returns RTE_ERR_DEADLOCK.
- *   Time        Nanoseconds of CLOCK_MONOTONIC (or of options.clock). UINT64_MAX waits for ever.
- *   fork        In the child every call returns RTE_ERR_FORKED.
+ *   Threads     "Threads: any" may run concurrently with everything except rte_engine_free. "Callbacks" says in which
+ *               callbacks a function may be called; what would dead-lock there returns RTE_ERR_DEADLOCK.
+ *   Time        Nanoseconds of CLOCK_MONOTONIC, or of options.clock where there is one; timeouts are always of the former, and
+ *               UINT64_MAX waits for ever.
+ *   fork        In the child of a process that has made an engine each call that returns a status returns RTE_ERR_FORKED,
+ *               and rte_engine_free and rte_output_release do nothing.
  *
  * Check once:   if (rte_abi_version() != RTE_ABI_VERSION) the header and the library do not belong together.
  *
@@ -992,10 +995,11 @@ RTE_API rte_status rte_engine_new(const struct rte_model *model, const struct rt
 /// Drives the engine on a thread of its own, at the model's rate, until it is stopped; or runs `model.serve` there. Returns
 /// when `model.init` has.
 ///
-/// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
-/// engine. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the error says which, and how the
-/// system put it. What `init` or the backend's stream_new returned. After the last two the engine is dead; whichever it
-/// was, none of our threads is left.
+/// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_DEAD: it died before. RTE_ERR_DEADLOCK: in a callback of this
+/// engine. RTE_ERR_MEMORY: no thread. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the
+/// error says which, and how the system put it. RTE_ERR_DEVICE: the CUDA driver makes no stream, in its words. What `init`
+/// or the backend's stream_new returned. After the last four the engine is dead, but where it was its own thread that could
+/// not be made; whichever it was, none of our threads is left.
 /// Threads: any. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_start(struct rte_engine *engine, struct rte_error *error);
 
@@ -1011,8 +1015,8 @@ RTE_API rte_status rte_engine_run(struct rte_engine *engine, struct rte_error *e
 ///
 /// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
 /// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, another thread
-/// is in its tick, or the model has `serve`. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init`
-/// returned, and RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
+/// is in its tick, or the model has `serve`. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick also what
+/// `init`, streams and threads of lanes came to, and RTE_ERR_UNAVAILABLE, as for `rte_engine_run`.
 /// Threads: always the same one. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_tick(struct rte_engine *engine, uint64_t wait_ns);
 
@@ -1020,7 +1024,7 @@ RTE_API rte_status rte_engine_tick(struct rte_engine *engine, uint64_t wait_ns);
 /// Everything else of a tick happens: messages, encodes, what is in flight. After RTE_AGAIN the next call goes on with the
 /// same tick, and does not look at its `due`. `due` is borrowed until return; NULL only with `due_count` 0.
 ///
-/// Returns as `rte_engine_tick`; RTE_ERR_ARGUMENT for a NULL `due`.
+/// Returns as `rte_engine_tick`; RTE_ERR_ARGUMENT for a NULL `due` with a count.
 /// Threads: the one of rte_engine_tick. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_step(struct rte_engine *engine, const uint64_t *due, size_t due_count, uint64_t wait_ns);
 
@@ -1031,9 +1035,9 @@ RTE_API rte_status rte_engine_step(struct rte_engine *engine, const uint64_t *du
 /// Borrows `path` until return.
 ///
 /// RTE_ERR_ARGUMENT: NULL, no such file, not a record, cut off or damaged (of an engine that was not stopped, say), of
-/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped; or the run left the record,
-/// with what was asked for when: the model is another, or does not repeat itself. RTE_ERR_DEAD: the record ends so.
-/// RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned.
+/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped, or the model has `serve`; or
+/// the run left the record, with what was asked for when: the model is another, or does not repeat itself. RTE_ERR_DEAD: the
+/// record ends so. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, or else as `rte_engine_start`.
 /// Threads: any. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_replay(struct rte_engine *engine, const char *path, struct rte_error *error);
 
@@ -1094,7 +1098,8 @@ RTE_API rte_status rte_outbox_wait(struct rte_engine *engine, uint64_t timeout_n
 /// after this call) until a pop returns it again, and after the last output: poll, then pop until RTE_AGAIN. The engine
 /// makes a system call only for a consumer that waits. Ours: do not read, write or close it; closed by rte_engine_free.
 ///
-/// -1: NULL, the engine has options.on_output, there are no descriptors left, or the system has none (other than Linux). RTE_ERR_FORKED in a forked child.
+/// -1: NULL, the engine has options.on_output, there are no descriptors left, or the system has none (other than Linux).
+/// RTE_ERR_FORKED in a forked child.
 /// Threads: any. Callbacks: may be called in any.
 RTE_API ptrdiff_t rte_outbox_fd(struct rte_engine *engine);
 

@@ -47,10 +47,11 @@ pub unsafe extern "C" fn rte_engine_new(
 /// Drives the engine on a thread of its own, at the model's rate, until it is stopped; or runs `model.serve` there. Returns
 /// when `model.init` has.
 ///
-/// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_MEMORY: no thread. RTE_ERR_DEADLOCK: in a callback of this
-/// engine. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the error says which, and how the
-/// system put it. What `init` or the backend's stream_new returned. After the last two the engine is dead; whichever it
-/// was, none of our threads is left.
+/// RTE_ERR_STATE: it is driven already, or stopped. RTE_ERR_DEAD: it died before. RTE_ERR_DEADLOCK: in a callback of this
+/// engine. RTE_ERR_MEMORY: no thread. RTE_ERR_UNAVAILABLE: the system refuses options.cpu_mask or options.priority; the
+/// error says which, and how the system put it. RTE_ERR_DEVICE: the CUDA driver makes no stream, in its words. What `init`
+/// or the backend's stream_new returned. After the last four the engine is dead, but where it was its own thread that could
+/// not be made; whichever it was, none of our threads is left.
 /// Threads: any. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_start(engine: *mut rte_engine, error: *mut rte_error) -> rte_status {
@@ -79,8 +80,8 @@ pub unsafe extern "C" fn rte_engine_run(engine: *mut rte_engine, error: *mut rte
 ///
 /// RTE_OK: the tick is over, also where a stage failed (its notice tells). RTE_AGAIN: the lanes are still busy; the next
 /// call goes on with this tick. RTE_CLOSED: stopped. RTE_ERR_DEAD. RTE_ERR_STATE: it is driven otherwise, another thread
-/// is in its tick, or the model has `serve`. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick what `init`
-/// returned, and RTE_ERR_UNAVAILABLE as for `rte_engine_run`.
+/// is in its tick, or the model has `serve`. RTE_ERR_DEADLOCK: in a callback of this engine. At the first tick also what
+/// `init`, streams and threads of lanes came to, and RTE_ERR_UNAVAILABLE, as for `rte_engine_run`.
 /// Threads: always the same one. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_tick(engine: *mut rte_engine, wait_ns: u64) -> rte_status {
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn rte_engine_tick(engine: *mut rte_engine, wait_ns: u64) 
 /// Everything else of a tick happens: messages, encodes, what is in flight. After RTE_AGAIN the next call goes on with the
 /// same tick, and does not look at its `due`. `due` is borrowed until return; NULL only with `due_count` 0.
 ///
-/// Returns as `rte_engine_tick`; RTE_ERR_ARGUMENT for a NULL `due`.
+/// Returns as `rte_engine_tick`; RTE_ERR_ARGUMENT for a NULL `due` with a count.
 /// Threads: the one of rte_engine_tick. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_step(
@@ -129,9 +130,9 @@ fn progress(result: Result<bool, Status>) -> rte_status {
 /// Borrows `path` until return.
 ///
 /// RTE_ERR_ARGUMENT: NULL, no such file, not a record, cut off or damaged (of an engine that was not stopped, say), of
-/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped; or the run left the record,
-/// with what was asked for when: the model is another, or does not repeat itself. RTE_ERR_DEAD: the record ends so.
-/// RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned.
+/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped, or the model has `serve`; or
+/// the run left the record, with what was asked for when: the model is another, or does not repeat itself. RTE_ERR_DEAD: the
+/// record ends so. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, or else as `rte_engine_start`.
 /// Threads: any. Callbacks: of another engine only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_engine_replay(

@@ -75,7 +75,8 @@ fn takes_outputs(engine: &Engine, call: &str) -> rte_status {
 /// after this call) until a pop returns it again, and after the last output: poll, then pop until RTE_AGAIN. The engine
 /// makes a system call only for a consumer that waits. Ours: do not read, write or close it; closed by rte_engine_free.
 ///
-/// -1: NULL, the engine has options.on_output, there are no descriptors left, or the system has none (other than Linux). RTE_ERR_FORKED in a forked child.
+/// -1: NULL, the engine has options.on_output, there are no descriptors left, or the system has none (other than Linux).
+/// RTE_ERR_FORKED in a forked child.
 /// Threads: any. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_outbox_fd(engine: *mut rte_engine) -> libc::intptr_t {
