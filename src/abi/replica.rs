@@ -19,7 +19,8 @@ use crate::engine::Failure;
 use crate::word::{Lane, Status};
 
 /// Makes a child model of one row for `rte_replica_model`: fills `child`, whose struct_size is set and the rest zero, as for
-/// rte_engine_new. Not OK: there is no child, and nothing to clean up.
+/// rte_engine_new. Its arrays and names are read after that: they may not be the function's own. Not OK: there is no child,
+/// and nothing to clean up.
 ///
 /// Threads: the caller's of rte_replica_model; later the lane's that seeds; never two at once. Callbacks: may call what a
 /// callback may call.
