@@ -16,7 +16,7 @@
 //
 //     rte::engine engine = rte::engine::make(std::move(model), options).or_throw();
 //     engine.start().or_throw();
-//     engine.push(rte::attach(7).tag(1), prompt("a castle"));
+//     rte_status taken = engine.push(rte::attach(7).tag(1), prompt("a castle"));
 //     for (rte::output &out : engine.outputs()) draw(out.session(), out.data());
 //
 // Nothing here throws but what is named or_throw (and std::bad_alloc, before the engine is made). A model's callback may
@@ -356,6 +356,7 @@ public:
     // The value of a key with a fixed size: the value, or the first of an array. nullptr: absent.
     template <class T> [[nodiscard]] const typename key<T>::value_type *get(const key<T> &key) const noexcept
     {
+        static_assert(!std::is_same_v<T, bytes>, "values of a key of bytes have any size: take text(key)");
         const rte_value &value = batch_->value[at_][key.index()];
         return value.size == 0 ? nullptr : static_cast<const typename rte::key<T>::value_type *>(value.data);
     }
@@ -613,6 +614,7 @@ public:
     // The value of a key with a fixed size: the value, or the first of an array. nullptr: not named, or absent.
     template <class T> [[nodiscard]] const typename key<T>::value_type *get(const key<T> &key) const noexcept
     {
+        static_assert(!std::is_same_v<T, bytes>, "values of a key of bytes have any size: take text(key)");
         return static_cast<const typename rte::key<T>::value_type *>(find(key.index()).data);
     }
     // The value of a key of bytes; empty: not named, or absent.

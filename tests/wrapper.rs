@@ -155,6 +155,24 @@ fn it_needs_neither_exceptions_nor_run_time_types() {
     }
 }
 
+/// It would be a pointer to nobody knows how many.
+#[test]
+fn a_key_of_bytes_is_not_read_as_a_pointer() {
+    for class in ["row", "received"] {
+        let reads = |what: &str| {
+            let text = format!("#include \"rte.hpp\"\nbool f(const rte::{class} &it) {{ return {what}; }}\n");
+            let folder = scratch(&["bytes", class].join(" "));
+            let mut build = compiler(&Language::Cpp.compiler(), "c++17");
+            build.arg("-fsyntax-only").arg(write(&folder, "read.cpp", &text));
+            run(build, &folder)
+        };
+        reads("it.text(rte::key<rte::bytes>{0, nullptr}).empty()").expect_success();
+        reads("it.get(rte::key<float>{0, nullptr}) == nullptr").expect_success();
+        let refused = reads("it.get(rte::key<rte::bytes>{0, nullptr}) == nullptr");
+        refused.expect("what to take", |it| it.code == Some(1) && it.errors.contains("take text(key)"));
+    }
+}
+
 /// The linker takes one of each function that both files have. It must not be that of the file that catches nothing.
 #[test]
 fn files_with_and_without_exceptions_are_of_one_program() {
