@@ -310,8 +310,8 @@ typedef struct CUevent_st *rte_event;
 /// State of a session: RTE_HOLD: waits for its consumer.
 #define RTE_HELD 5
 
-/// The values of an `rte_status`. 0: done. Positive: not now, nothing happened. Negative: an error, nothing happened and
-/// there is nothing to clean up. Values are never reused.
+/// The values of an `rte_status`. 0: done. Positive: not now. Negative: an error; nothing happened and there is nothing to
+/// clean up, where the call does not say otherwise. Values are never reused.
 typedef enum rte_status_code {
     /// Done.
     RTE_OK = 0,

@@ -8,8 +8,8 @@ use crate::word::Status;
 /// What every call returns: one of `rte_status_code`, or a number of the host's own, -1000 or below.
 pub type rte_status = i32;
 
-/// The values of an `rte_status`. 0: done. Positive: not now, nothing happened. Negative: an error, nothing happened and
-/// there is nothing to clean up. Values are never reused.
+/// The values of an `rte_status`. 0: done. Positive: not now. Negative: an error; nothing happened and there is nothing to
+/// clean up, where the call does not say otherwise. Values are never reused.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum rte_status_code {
