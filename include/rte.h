@@ -1163,7 +1163,7 @@ RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns
 /// after its last chunk, and until that is popped the session counts as attached.
 ///
 /// RTE_OK: taken. A slow consumer loses chunks by options.outbox_policy, and they are counted. RTE_AGAIN: nothing was
-/// taken, there is no room: with RTE_HOLD, and whenever a consumer just stands in the way of an earlier notice.
+/// taken, there is no room: with RTE_HOLD alone.
 /// RTE_ERR_ARGUMENT: NULL, or one of the above is wrong. RTE_ERR_UNKNOWN: no such session, or its RTE_DETACHED was pushed.
 /// RTE_ERR_STALE: `generation` is not the one that lives. RTE_ERR_STATE: the life was told that, or is not at that yet; not
 /// on the thread of a running serve, or in a release. RTE_ERR_UNAVAILABLE: `ready`. RTE_ERR_DEAD.

@@ -1,7 +1,6 @@
 //! Tells what happened. Notices that a life has paid for go out at once; those that stand for many events are counted
 //! here and told when the one before has been taken. Used by the engine's thread alone.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::output::{Event, Notice};
@@ -15,8 +14,6 @@ const FIRST_FAILURE: usize = 2;
 /// See the module's comment.
 pub struct Herald {
     outbox: Arc<Outbox>,
-    /// Paid notices that found a consumer standing in the way; in order, before all newer ones.
-    backlog: VecDeque<Notice>,
     tallies: [Tally; SHARED_NOTICES],
     pending: u32,
 }
@@ -34,24 +31,14 @@ impl Herald {
     /// Tells through `outbox`.
     pub fn new(outbox: Arc<Outbox>) -> Herald {
         let notice = Notice::of_engine(Event::Detached(None), 0);
-        Herald {
-            outbox,
-            backlog: VecDeque::new(),
-            tallies: [Tally { notice, fault: None }; SHARED_NOTICES],
-            pending: 0,
-        }
+        Herald { outbox, tallies: [Tally { notice, fault: None }; SHARED_NOTICES], pending: 0 }
     }
 
     /// Queues a notice that its life has paid for. Consumers are woken at once: whatever is called next in this tick may
     /// never return.
     pub fn tell(&mut self, notice: Notice) {
-        if !self.backlog.is_empty() {
-            return self.backlog.push_back(notice);
-        }
-        match self.outbox.notify(notice) {
-            Ok(()) => self.outbox.wake_consumers(),
-            Err(notice) => self.backlog.push_back(notice),
-        }
+        self.outbox.notify(notice);
+        self.outbox.wake_consumers();
     }
 
     /// A message to nobody.
@@ -84,12 +71,6 @@ impl Herald {
 
     /// Tells what can be told. At the end of each tick.
     pub fn flush(&mut self) {
-        while let Some(notice) = self.backlog.pop_front() {
-            if let Err(notice) = self.outbox.notify(notice) {
-                self.backlog.push_front(notice);
-                break;
-            }
-        }
         let mut left = self.pending;
         while left != 0 {
             let kind = left.trailing_zeros() as usize;
@@ -111,10 +92,5 @@ impl Herald {
             }
         }
         self.pending = 0;
-    }
-
-    /// Whether a paid notice waits for a consumer to get out of its way: nothing tells when.
-    pub fn is_stuck(&self) -> bool {
-        !self.backlog.is_empty()
     }
 }

@@ -12,8 +12,8 @@ pub enum Outlook {
         /// See above.
         wakes: bool,
     },
-    /// Only the model's `ready` is waited for, or a consumer that tells nobody: it stands in the way of a notice, or holds
-    /// all buffers of a session that waits for one.
+    /// Only the model's `ready` is waited for, or a consumer that tells nobody: it holds all buffers of a session that waits
+    /// for one.
     Gate,
     /// Only consumers are waited for, and they tell.
     Held,
@@ -44,7 +44,7 @@ impl Cohort {
                 Outlook::Fences { wakes: self.lanes.wakes() && !self.awaits_release() }
             };
         }
-        if is_pending || self.herald.is_stuck() || self.awaits_release() {
+        if is_pending || self.awaits_release() {
             Outlook::Gate
         } else if self.arena.held.is_empty() {
             Outlook::Nothing

@@ -23,7 +23,7 @@ use crate::telemetry::Counters;
 use crate::time::real_now;
 use crate::word::{Fault, Generation, Nanos, Row, Session, Status, hook};
 
-/// How often a consumer that is in the way, or holds all buffers of a session, is looked for: nothing tells.
+/// How often a consumer that holds all buffers of a session is looked for: nothing tells.
 const POLL: Nanos = 1_000_000;
 
 /// What the loop says to one session.
@@ -233,7 +233,7 @@ impl Serving {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 break Err(Status::TIMEOUT);
             }
-            let look = (is_hoarded || self.herald.is_stuck()).then(|| now + POLL);
+            let look = is_hoarded.then(|| now + POLL);
             let until = deadline.into_iter().chain(look).min();
             self.shared
                 .parked
@@ -271,10 +271,6 @@ impl Serving {
             return Err(Status::DEAD);
         }
         self.herald.flush();
-        if self.herald.is_stuck() {
-            // What is told later must not overtake it.
-            return Err(Status::AGAIN);
-        }
         let row = *self.sessions.get(&saying.session).ok_or(Status::UNKNOWN)?;
         let life = self.places[row.at()].life.as_ref().ok_or(Status::UNKNOWN)?;
         if life.standing == Standing::Parting {

@@ -7,6 +7,7 @@ mod outbox;
 mod pool;
 mod ready;
 mod ring;
+mod shelf;
 mod slot;
 mod tally;
 mod tokens;

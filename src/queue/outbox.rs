@@ -9,7 +9,7 @@
 //! **Notices** are popped before chunks. What one life can need (ATTACHED or REJECTED, ROW_FAILED, DETACHED) is paid for
 //! when its message is pushed; a popped notice gives its place back. Those that stand for many events (UNKNOWN, STALE,
 //! TICK_FAILED) are never more than one of a kind in the store, which has room for them beside what was paid. So a
-//! notice always finds room, whatever the consumers do.
+//! notice always finds room, whatever the consumers do, also where one stands still in the middle of a pop.
 //!
 //! **Farewell.** The DETACHED of a life whose last chunks are to be delivered waits at its row; who lets go of the token
 //! and finds the ring empty puts it into the store. Where the engine finds a token when it leaves the farewell there, its
@@ -31,6 +31,7 @@ use crossbeam_utils::CachePadded;
 
 use super::ready::Ready;
 use super::ring::{Ring, Take};
+use super::shelf::Shelf;
 use super::slot::Slot;
 use super::tokens::Tokens;
 use super::{Lease, Pool, Tally};
@@ -84,6 +85,7 @@ struct Channel {
 }
 
 /// A notice and who gets its place back.
+#[derive(Clone, Copy)]
 struct Queued {
     notice: Notice,
     /// Index of a kind that stands for many events; `None`: paid for by its life.
@@ -106,7 +108,7 @@ pub struct Outbox {
     /// A row's is out: its bit in `ready` is set, or a consumer is at the row and will look again, or the engine will offer it.
     tokens: Tokens,
     ready: Ready,
-    notices: Ring<Queued>,
+    notices: Shelf<Queued>,
     /// Places for lifecycle notices that nobody has paid for.
     credits: CachePadded<AtomicI64>,
     shared: [AtomicBool; SHARED_NOTICES],
@@ -142,7 +144,8 @@ impl Outbox {
             channels: (0..sizes.rows).map(channel).collect(),
             tokens: Tokens::new(sizes.rows),
             ready: Ready::new(sizes.rows),
-            notices: Ring::new(2 * (sizes.notices + 2 * SHARED_NOTICES)),
+            // Of a shared kind the last one may come beside the one before it.
+            notices: Shelf::new(sizes.notices + 2 * SHARED_NOTICES),
             credits: CachePadded::new(AtomicI64::new(sizes.notices as i64)),
             shared: Default::default(),
             death: Slot::new(),
@@ -165,7 +168,8 @@ impl Outbox {
 
     /// Pays for the notices of one life; false: the store has no room for them now. Any thread.
     pub fn reserve(&self) -> bool {
-        let paid = self.credits.fetch_sub(LIFE_NOTICES, Ordering::Relaxed) >= LIFE_NOTICES;
+        // Acquire: the places that were given back are seen to be free.
+        let paid = self.credits.fetch_sub(LIFE_NOTICES, Ordering::Acquire) >= LIFE_NOTICES;
         if !paid {
             self.refund(LIFE_NOTICES);
         }
@@ -174,12 +178,12 @@ impl Outbox {
 
     /// Gives back what a life has paid for and did not need.
     pub fn refund(&self, notices: i64) {
-        self.credits.fetch_add(notices, Ordering::Relaxed);
+        self.credits.fetch_add(notices, Ordering::Release);
     }
 
-    /// Queues a notice that was paid for. Gives it back if a consumer stands still just where it would go: try later.
-    pub fn notify(&self, notice: Notice) -> Result<(), Notice> {
-        self.queue(Queued { notice, shared: None })
+    /// Queues a notice that was paid for.
+    pub fn notify(&self, notice: Notice) {
+        self.notices.push(Queued { notice, shared: None });
     }
 
     /// Queues a notice of the shared kind `kind`, unless one is still there.
@@ -189,21 +193,14 @@ impl Outbox {
             return false;
         }
         self.shared[kind].store(true, Ordering::Relaxed);
-        let queued = self.queue(Queued { notice, shared: Some(kind as u8) }).is_ok();
-        if !queued {
-            self.shared[kind].store(false, Ordering::Release);
-        }
-        queued
+        self.notices.push(Queued { notice, shared: Some(kind as u8) });
+        true
     }
 
     /// Queues the last notice of the shared kind `kind`, beside the one before it if that is still there: the store has
     /// room for both.
     pub fn notify_last(&self, notice: Notice, kind: usize) {
-        let _ = self.queue(Queued { notice, shared: Some(kind as u8) });
-    }
-
-    fn queue(&self, queued: Queued) -> Result<(), Notice> {
-        self.notices.push(queued).map_err(|queued| queued.notice)
+        self.notices.push(Queued { notice, shared: Some(kind as u8) });
     }
 
     /// What the engine pushes with.
@@ -303,7 +300,7 @@ impl Outbox {
         self.channel(row).farewell.take()
     }
 
-    /// Whether the farewell of `row` was told. The engine, in its drain; tells one that got stuck.
+    /// Whether the farewell of `row` was told. The engine, in its drain; tells it for a consumer that stands still before.
     pub fn is_gone(&self, row: Row) -> bool {
         let channel = self.channel(row);
         if channel.farewell.is_full() && channel.chunks.is_empty() {
@@ -320,18 +317,11 @@ impl Outbox {
 
     fn part(&self, channel: &Channel) {
         let Some(notice) = channel.farewell.take() else { return };
-        match self.notify(notice) {
-            Ok(()) => {
-                // Release: who sees it gone sees its chunks popped.
-                channel.gone.store(true, Ordering::Release);
-                self.stir();
-                self.wake_consumers();
-            }
-            // The engine's next drain tries again. There is room: what was popped left it.
-            Err(notice) => {
-                let _ = channel.farewell.put(notice);
-            }
-        }
+        self.notify(notice);
+        // Release: who sees it gone sees its chunks popped.
+        channel.gone.store(true, Ordering::Release);
+        self.stir();
+        self.wake_consumers();
     }
 
     fn stir(&self) {
@@ -521,9 +511,10 @@ impl Outbox {
             || (self.end.load(Ordering::SeqCst) != 0 && (self.death.is_full() || self.is_busy()))
     }
 
-    /// Whether another consumer is just at what is left.
+    /// Whether another consumer is just at what is left, or has told the last of it since we looked.
     fn is_busy(&self) -> bool {
         self.channels.iter().any(|channel| !channel.chunks.is_empty() || channel.farewell.is_full())
+            || !self.notices.is_empty()
     }
 
     // ---- what others may know

@@ -10,6 +10,7 @@ mod outbox;
 mod pool;
 mod ready;
 mod ring;
+mod shelf;
 
 /// Something that one thread at a time may use: the checker fails where two uses are not ordered.
 #[derive(Clone)]

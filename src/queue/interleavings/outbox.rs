@@ -120,7 +120,7 @@ fn nothing_of_a_life_comes_after_its_end_and_the_next_begins() {
         (0..2).for_each(|index| assert!(engine.push(1, index)));
         let consumer = consumer(&engine.outbox, 2);
         engine.outbox.purge(ROW);
-        engine.outbox.notify(notice(1)).unwrap();
+        engine.outbox.notify(notice(1));
         engine.outbox.open(ROW);
         engine.push(2, 0);
         let mut found = consumer.join().unwrap();
@@ -136,7 +136,7 @@ fn a_notice_comes_before_what_was_queued_after_it() {
     in_every_order(2, || {
         let mut engine = Engine::new(1, Policy::DropOldest);
         let consumers = [(); 2].map(|()| consumer(&engine.outbox, 1));
-        engine.outbox.notify(notice(1)).unwrap();
+        engine.outbox.notify(notice(1));
         engine.push(1, 0);
         let found = consumers.map(|consumer| consumer.join().unwrap()).concat();
         assert_ne!(found, [Found::Chunk(1, 0, 0)]);
@@ -186,7 +186,7 @@ fn a_farewell_that_is_taken_back_is_not_told_too() {
         engine.outbox.farewell(ROW, notice(1));
         if let Some(notice) = engine.outbox.recall(ROW) {
             engine.outbox.purge(ROW);
-            engine.outbox.notify(notice).unwrap();
+            engine.outbox.notify(notice);
         }
         let mut found = consumer.join().unwrap();
         found.extend(rest(&engine.outbox));
@@ -203,13 +203,13 @@ fn a_life_that_was_left_does_not_end_the_next() {
         engine.outbox.farewell(ROW, notice(1));
         let is_back = engine.outbox.recall(ROW).map(|notice| {
             engine.outbox.purge(ROW);
-            engine.outbox.notify(notice).unwrap();
+            engine.outbox.notify(notice);
         });
         // While a consumer has it in hand there is no next life.
         let begins = is_back.is_some() || engine.outbox.is_gone(ROW);
         if begins {
             engine.outbox.open(ROW);
-            engine.outbox.notify(notice(2)).unwrap();
+            engine.outbox.notify(notice(2));
         }
         let mut found = consumer.join().unwrap();
         found.extend(rest(&engine.outbox));
