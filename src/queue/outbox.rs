@@ -36,7 +36,7 @@ use super::slot::Slot;
 use super::tokens::Tokens;
 use super::{Lease, Pool, Tally};
 use crate::output::{Chunk, Notice, Output, Stamp};
-use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 use crate::time::{Beacon, Wake};
 use crate::word::{Generation, Nanos, Row, Status};
 
@@ -116,6 +116,8 @@ pub struct Outbox {
     /// 0 while the engine runs. Stored after its last output.
     end: AtomicI32,
     consumers: Wake,
+    /// How many are just between a farewell and the store: who looks whether all is over waits for them.
+    telling: AtomicU32,
     /// For consumers that poll; made when the first of them asks for it.
     beacon: OnceLock<Option<Beacon>>,
     /// Wakes a parked engine; `stirred` tells it why.
@@ -151,6 +153,7 @@ impl Outbox {
             death: Slot::new(),
             end: AtomicI32::new(0),
             consumers: Wake::default(),
+            telling: AtomicU32::new(0),
             beacon: OnceLock::new(),
             engine,
             stirred: AtomicBool::new(false),
@@ -316,12 +319,20 @@ impl Outbox {
     }
 
     fn part(&self, channel: &Channel) {
-        let Some(notice) = channel.farewell.take() else { return };
-        self.notify(notice);
-        // Release: who sees it gone sees its chunks popped.
-        channel.gone.store(true, Ordering::Release);
-        self.stir();
-        self.wake_consumers();
+        // SeqCst: who finds that there is no farewell any more, and then nobody here, finds the notice.
+        self.telling.fetch_add(1, Ordering::SeqCst);
+        let farewell = channel.farewell.take();
+        let is_told = farewell.is_some();
+        if let Some(notice) = farewell {
+            self.notify(notice);
+            // Release: who sees it gone sees its chunks popped.
+            channel.gone.store(true, Ordering::Release);
+        }
+        self.telling.fetch_sub(1, Ordering::SeqCst);
+        if is_told {
+            self.stir();
+            self.wake_consumers();
+        }
     }
 
     fn stir(&self) {
@@ -514,6 +525,7 @@ impl Outbox {
     /// Whether another consumer is just at what is left, or has told the last of it since we looked.
     fn is_busy(&self) -> bool {
         self.channels.iter().any(|channel| !channel.chunks.is_empty() || channel.farewell.is_full())
+            || self.telling.load(Ordering::SeqCst) != 0
             || !self.notices.is_empty()
     }
 

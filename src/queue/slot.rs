@@ -28,8 +28,8 @@ impl<T> Slot<T> {
     }
 
     fn claim(&self, from: u32) -> bool {
-        // Acquire: whoever moved the value in or out has finished.
-        self.state.compare_exchange(from, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        // Acquire: whoever moved the value in or out has finished. Release: who finds it taken sees what was done before.
+        self.state.compare_exchange(from, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Puts `value` there; gives it back where there is one, or where the one before is still being taken.
@@ -56,7 +56,7 @@ impl<T> Slot<T> {
         Some(value)
     }
 
-    /// Whether there is one: then all is seen that was done before it was put there.
+    /// Whether there is one. Then all is seen that was done before it was put there; where it was taken, before that.
     pub fn is_full(&self) -> bool {
         self.state.load(Ordering::Acquire) == FULL
     }

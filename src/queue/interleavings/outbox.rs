@@ -292,3 +292,27 @@ fn who_waits_is_woken_and_who_looks_finds_all_before_the_end() {
         });
     }
 }
+
+/// Also where another takes the last chunk, and with it tells the farewell.
+#[test]
+fn nothing_comes_out_after_somebody_was_told_of_the_end() {
+    in_every_order(2, || {
+        let mut engine = Engine::new(1, Policy::DropOldest);
+        engine.push(1, 0);
+        engine.outbox.farewell(ROW, notice(1));
+        engine.outbox.end(Status::CLOSED, None);
+        let other = consumer(&engine.outbox, 1);
+        let mut found = Vec::new();
+        let has_ended = loop {
+            match engine.outbox.pop() {
+                Popped::Output(output) => found.push(matches!(output, Output::Notice(_))),
+                Popped::Ended(_) => break true,
+                Popped::Empty => break false,
+            }
+        };
+        let after = rest(&engine.outbox);
+        assert!(!has_ended || after.is_empty(), "{after:?} came out after the end");
+        let others = other.join().unwrap();
+        assert_eq!(found.len() + after.len() + others.len() + rest(&engine.outbox).len(), 2);
+    });
+}
