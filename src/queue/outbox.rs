@@ -415,7 +415,11 @@ impl Outbox {
                 Take::Empty => {}
                 _ => return Popped::Empty,
             }
-            let Some(row) = self.ready.take() else { break };
+            let taken = self.ready.take();
+            if self.ready.has_resurfaced() {
+                self.wake_consumers();
+            }
+            let Some(row) = taken else { break };
             if let Some(shown) = self.pop_chunk(row, &mut *show) {
                 return Popped::Output(shown);
             }

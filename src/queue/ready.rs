@@ -5,7 +5,7 @@
 //! empty: fair among the rows that always have something, ascending for a consumer that empties the outbox each tick.
 //! A row waits for at most one chunk of each other row.
 
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::word::Row;
 
 /// See the module's comment.
@@ -15,6 +15,8 @@ pub struct Ready {
     /// that is zero may have it: from a setter whose row was taken before it came to this bit. Who meets that clears it.
     summary: Box<[AtomicU64]>,
     turn: AtomicUsize,
+    /// A row was out of sight that nobody had taken; it is in sight again.
+    resurfaced: AtomicBool,
 }
 
 impl Ready {
@@ -23,7 +25,7 @@ impl Ready {
         let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Box<[_]>>();
         let words = zeros((max as usize).div_ceil(64));
         let summary = zeros(words.len().div_ceil(64));
-        Ready { words, summary, turn: AtomicUsize::new(0) }
+        Ready { words, summary, turn: AtomicUsize::new(0), resurfaced: AtomicBool::new(false) }
     }
 
     /// `row` has something to pop. Release: so have all that its setter wrote before.
@@ -93,13 +95,20 @@ impl Ready {
         None
     }
 
-    /// A word is zero: its summary bit goes, and comes back if somebody set the word meanwhile.
+    /// A word is zero: its summary bit goes, and comes back if somebody set the word meanwhile. In between that row was out
+    /// of sight for all others.
     fn retract(&self, at: usize) {
         let (group, bit) = (&self.summary[at / 64], 1 << (at % 64));
         group.fetch_and(!bit, Ordering::SeqCst);
         if self.words[at].load(Ordering::SeqCst) != 0 {
             group.fetch_or(bit, Ordering::SeqCst);
+            self.resurfaced.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// Whether, since this was asked last, a row was out of sight of who looked, and is no more: who asks wakes them.
+    pub fn has_resurfaced(&self) -> bool {
+        self.resurfaced.load(Ordering::Relaxed) && self.resurfaced.swap(false, Ordering::SeqCst)
     }
 
     /// Whether no row is ready. A moment's truth.

@@ -54,3 +54,21 @@ fn takers_that_set_again() {
         assert_eq!(taken, [Row(0), Row(1)]);
     });
 }
+
+/// Who set it may tell others to look: they find it, or are told again by who kept it out of their sight.
+#[test]
+fn what_was_set_is_seen_or_told_again_by_who_hid_it() {
+    in_every_order(3, || {
+        let ready = Arc::new(Ready::new(2));
+        ready.set(Row(0));
+        let taker = {
+            let ready = ready.clone();
+            thread::spawn(move || ready.take())
+        };
+        ready.set(Row(1));
+        let is_seen = !ready.is_empty();
+        assert!(taker.join().unwrap().is_some());
+        assert!(is_seen || ready.has_resurfaced());
+        assert!(!ready.is_empty());
+    });
+}
