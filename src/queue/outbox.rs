@@ -360,12 +360,12 @@ impl Outbox {
     }
 
     /// A descriptor that can be polled for output: readable from the first output after a pop that found nothing, until
-    /// a pop finds nothing again. `None`: this system has none.
+    /// a pop finds nothing again, and after the end. `None`: this system has none.
     pub fn descriptor(&self) -> Option<i32> {
         let beacon = self.beacon.get_or_init(Beacon::new).as_ref()?;
         // Who made something before it could see the beacon is seen here.
         fence(Ordering::SeqCst);
-        if self.has_something() {
+        if self.has_something() || self.end.load(Ordering::SeqCst) != 0 {
             beacon.light();
         }
         Some(beacon.descriptor())
@@ -394,14 +394,22 @@ impl Outbox {
     /// The same, as `show` shows it: a chunk is shown where it lies, for it is large.
     #[inline(always)]
     pub fn pop_as<T>(&self, mut show: impl FnMut(Output) -> T) -> Popped<T> {
-        let mut is_armed = false;
+        let mut armed: Option<&Beacon> = None;
         loop {
             let popped = self.look(&mut show);
-            match (&popped, self.beacon.get()) {
-                (Popped::Empty, Some(Some(beacon))) if !is_armed => beacon.arm(),
-                _ => return popped,
+            let is_last = || self.end.load(Ordering::SeqCst) != 0;
+            match (&popped, armed, self.beacon.get()) {
+                (Popped::Empty, None, Some(Some(beacon))) if !is_last() => {
+                    beacon.arm();
+                    armed = Some(beacon);
+                    continue;
+                }
+                (Popped::Empty, Some(_), _) if !is_last() => {}
+                // It is readable until a pop has said that there is nothing, and for ever after the end.
+                (_, Some(beacon), _) => beacon.light(),
+                _ => {}
             }
-            is_armed = true;
+            return popped;
         }
     }
 

@@ -237,6 +237,52 @@ fn a_descriptor_is_readable_at_once_if_there_is_something() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn after_the_end_a_descriptor_is_readable_for_ever_whoever_takes_the_last_output() {
+    let mut bench = Bench::new(2, Policy::DropOldest);
+    let descriptor = bench.outbox.descriptor().unwrap();
+    bench.push(0, 1, 0);
+    bench.outbox.wake_consumers();
+    // Another consumer stands still with the last chunk's token, and will not pop again.
+    let row = bench.outbox.ready.take().unwrap();
+    bench.outbox.end(Status::DEAD, None);
+    assert!(matches!(bench.outbox.pop(), Popped::Empty) && is_lit(descriptor), "look again");
+    assert!(bench.outbox.pop_chunk(row).is_some());
+    assert!(is_lit(descriptor) && matches!(bench.outbox.pop(), Popped::Ended(_)) && is_lit(descriptor));
+    let late = Bench::new(2, Policy::DropOldest);
+    late.outbox.end(Status::CLOSED, None);
+    assert!(matches!(late.outbox.pop(), Popped::Ended(_)));
+    assert!(is_lit(late.outbox.descriptor().unwrap()), "also where it is asked for only then");
+}
+
+/// So a consumer may take one output each time that it is readable.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_descriptor_is_readable_until_a_pop_has_said_that_there_is_nothing() {
+    let outbox = Bench::new(2, Policy::DropOldest).outbox;
+    let descriptor = outbox.descriptor().unwrap();
+    for turn in 0..3 {
+        assert!(matches!(outbox.pop(), Popped::Empty) && !is_lit(descriptor));
+        (0..1 + turn).for_each(|_| outbox.notify(notice(turn)));
+        outbox.wake_consumers();
+        (0..1 + turn).for_each(|_| assert!(is_lit(descriptor) && matches!(outbox.pop(), Popped::Output(_))));
+        // Two come just when a pop has found nothing and is about to arm it.
+        assert!(matches!(outbox.look(), Popped::Empty));
+        (0..2).for_each(|_| outbox.notify(notice(turn)));
+        outbox.wake_consumers();
+        let beacon = outbox.beacon.get().unwrap().as_ref().unwrap();
+        assert!(matches!(outbox.arm_and_look(beacon), Popped::Output(_)) && is_lit(descriptor));
+        assert!(matches!(outbox.pop(), Popped::Output(_)) && is_lit(descriptor));
+        // And the end.
+        if turn == 2 {
+            assert!(matches!(outbox.look(), Popped::Empty));
+            outbox.end(Status::CLOSED, None);
+            assert!(matches!(outbox.arm_and_look(beacon), Popped::Ended(_)) && is_lit(descriptor));
+        }
+    }
+}
+
 #[test]
 fn nothing_has_ended_while_another_consumer_is_at_what_is_left() {
     for is_farewell in [false, true] {
