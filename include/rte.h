@@ -1134,8 +1134,9 @@ RTE_API void rte_output_release(struct rte_output *output, rte_stream after);
 /// - ACTION, PAUSE, RESUME: for you to act on. Nothing was merged.
 ///
 /// RTE_AGAIN: there is none. RTE_CLOSED: the stop was asked for, return soon; what is in the inbox the library answers.
-/// RTE_ERR_DEAD. RTE_ERR_ARGUMENT: NULL. RTE_ERR_STATE: not on the thread of a running serve, or in a release. On all but
-/// RTE_OK nothing was written; with RTE_AGAIN, RTE_CLOSED and RTE_ERR_DEAD the message before was given up all the same.
+/// RTE_ERR_DEAD. RTE_ERR_ARGUMENT: NULL. RTE_ERR_STATE: not on the thread of a running serve, or in a release or in
+/// options.on_output. On all but RTE_OK nothing was written; with RTE_AGAIN, RTE_CLOSED and RTE_ERR_DEAD the message before
+/// was given up all the same.
 /// Threads: model.serve's. Callbacks: model.serve alone.
 RTE_API rte_status rte_inbox_pop(struct rte_engine *engine, struct rte_message *out);
 
@@ -1144,7 +1145,7 @@ RTE_API rte_status rte_inbox_pop(struct rte_engine *engine, struct rte_message *
 /// popped last stay readable.
 ///
 /// RTE_OK: look. RTE_TIMEOUT. RTE_CLOSED: the stop was asked for, return soon. RTE_ERR_DEAD. RTE_ERR_STATE: not on the
-/// thread of a running serve, or in a release.
+/// thread of a running serve, or in a release or on_output.
 /// Threads: model.serve's. Callbacks: model.serve alone.
 RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns);
 
@@ -1166,7 +1167,7 @@ RTE_API rte_status rte_inbox_wait(struct rte_engine *engine, uint64_t timeout_ns
 /// taken, there is no room: with RTE_HOLD alone.
 /// RTE_ERR_ARGUMENT: NULL, or one of the above is wrong. RTE_ERR_UNKNOWN: no such session, or its RTE_DETACHED was pushed.
 /// RTE_ERR_STALE: `generation` is not the one that lives. RTE_ERR_STATE: the life was told that, or is not at that yet; not
-/// on the thread of a running serve, or in a release. RTE_ERR_UNAVAILABLE: `ready`. RTE_ERR_DEAD.
+/// on the thread of a running serve, or in a release or on_output. RTE_ERR_UNAVAILABLE: `ready`. RTE_ERR_DEAD.
 /// Threads: model.serve's. Callbacks: model.serve alone.
 RTE_API rte_status rte_outbox_push(struct rte_engine *engine, const struct rte_output *output);
 

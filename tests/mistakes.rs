@@ -190,7 +190,7 @@ fn a_call_at_the_wrong_time_says_why() {
     };
     let (mut output, mut pushed): (rte_output, rte_message) = (zeroed(), zeroed());
     let mut info: rte_engine_info = zeroed();
-    let serve = "not on the thread of a running model.serve, or in a release";
+    let serve = "not on the thread of a running model.serve, or in a release or on_output";
     // SAFETY: the engine lives; valid places.
     unsafe {
         expect(rte_inbox_pop(host.engine, &mut pushed), state, &format!("rte_inbox_pop: {serve}"));

@@ -33,8 +33,9 @@ use crate::word::{Fault, Generation, Session, Status};
 /// - ACTION, PAUSE, RESUME: for you to act on. Nothing was merged.
 ///
 /// RTE_AGAIN: there is none. RTE_CLOSED: the stop was asked for, return soon; what is in the inbox the library answers.
-/// RTE_ERR_DEAD. RTE_ERR_ARGUMENT: NULL. RTE_ERR_STATE: not on the thread of a running serve, or in a release. On all but
-/// RTE_OK nothing was written; with RTE_AGAIN, RTE_CLOSED and RTE_ERR_DEAD the message before was given up all the same.
+/// RTE_ERR_DEAD. RTE_ERR_ARGUMENT: NULL. RTE_ERR_STATE: not on the thread of a running serve, or in a release or in
+/// options.on_output. On all but RTE_OK nothing was written; with RTE_AGAIN, RTE_CLOSED and RTE_ERR_DEAD the message before
+/// was given up all the same.
 /// Threads: model.serve's. Callbacks: model.serve alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_inbox_pop(engine: *mut rte_engine, out: *mut rte_message) -> rte_status {
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn rte_inbox_pop(engine: *mut rte_engine, out: *mut rte_me
         let Some(mut serving) = engine.serving() else { return not_serving(engine, "rte_inbox_pop") };
         // What the library has to say of other messages is told.
         let popped = serving.pop();
-        engine.shared.hand_over();
+        serving.hand_over();
         match popped {
             Ok(envelope) => {
                 // SAFETY: the host gave a valid place for a message.
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn rte_inbox_pop(engine: *mut rte_engine, out: *mut rte_me
 /// popped last stay readable.
 ///
 /// RTE_OK: look. RTE_TIMEOUT. RTE_CLOSED: the stop was asked for, return soon. RTE_ERR_DEAD. RTE_ERR_STATE: not on the
-/// thread of a running serve, or in a release.
+/// thread of a running serve, or in a release or on_output.
 /// Threads: model.serve's. Callbacks: model.serve alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_inbox_wait(engine: *mut rte_engine, timeout_ns: u64) -> rte_status {
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn rte_inbox_wait(engine: *mut rte_engine, timeout_ns: u64
 /// taken, there is no room: with RTE_HOLD alone.
 /// RTE_ERR_ARGUMENT: NULL, or one of the above is wrong. RTE_ERR_UNKNOWN: no such session, or its RTE_DETACHED was pushed.
 /// RTE_ERR_STALE: `generation` is not the one that lives. RTE_ERR_STATE: the life was told that, or is not at that yet; not
-/// on the thread of a running serve, or in a release. RTE_ERR_UNAVAILABLE: `ready`. RTE_ERR_DEAD.
+/// on the thread of a running serve, or in a release or on_output. RTE_ERR_UNAVAILABLE: `ready`. RTE_ERR_DEAD.
 /// Threads: model.serve's. Callbacks: model.serve alone.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_outbox_push(engine: *mut rte_engine, output: *const rte_output) -> rte_status {
@@ -103,15 +104,15 @@ pub unsafe extern "C" fn rte_outbox_push(engine: *mut rte_engine, output: *const
         // SAFETY: the host gave a valid output, whose data is NULL or `size` long.
         let result = unsafe { read_saying(engine, &output.read_unaligned()) };
         let result = result.and_then(|saying| serving.push(saying));
-        drop(serving);
-        engine.shared.hand_over();
+        serving.hand_over();
         result.map_or_else(|status| status.0, |()| 0)
     })
 }
 
 #[cold]
 fn not_serving(engine: &Engine, call: &str) -> rte_status {
-    engine.note_mistake(call, || "not on the thread of a running model.serve, or in a release".to_string());
+    let words = "not on the thread of a running model.serve, or in a release or on_output";
+    engine.note_mistake(call, || words.to_string());
     Status::STATE.0
 }
 

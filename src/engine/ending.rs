@@ -193,7 +193,10 @@ impl Engine {
             if let Some(serving) = &self.serving {
                 serving.lock().abandon();
             }
-            let last_words = |_: &Fault| driver.cohort.iter_mut().for_each(Cohort::last_words);
+            let last_words = |_: &Fault| {
+                driver.cohort.iter_mut().for_each(Cohort::last_words);
+                self.serving.iter().for_each(|serving| serving.lock().last_words());
+            };
             let result = result.map(|result| result.inspect_err(last_words)).unwrap_or(Err(PANICKED));
             driver.cohort.iter().for_each(|cohort| cohort.end_record(result.err()));
             if let Err(fault) = result {

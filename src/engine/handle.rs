@@ -289,7 +289,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The queues' other ends, for the model's own loop alone: on its thread, while it runs, and not in a release.
+    /// The queues' other ends, for the model's own loop alone: on its thread, while it runs, and not in a release or
+    /// on_output.
     pub fn serving(&self) -> Option<MutexGuard<'_, Serving>> {
         let serving = self.serving.as_ref().filter(|_| self.shared.watch.is_inside())?;
         serving.try_lock().filter(|serving| serving.is_open())

@@ -81,8 +81,9 @@ pub struct Serving {
     pub(super) generations: u64,
     /// The newest that the loop has named.
     pub(super) tick: u64,
-    /// When the loop last came back from the inbox, by the engine's clock.
+    /// When the loop last came back from the inbox, by the engine's clock, and by the real one.
     turn: Nanos,
+    since: Nanos,
     /// The message that was shown last is still in its cell: the loop may read its values.
     is_showing: bool,
     release: Option<Release>,
@@ -107,6 +108,7 @@ impl Serving {
             generations: 0,
             tick: 0,
             turn: 0,
+            since: 0,
             is_showing: false,
             release: None,
             values: Vec::with_capacity(MAX_KEYS),
@@ -137,7 +139,17 @@ impl Serving {
     /// From now on the loop is at work, until it comes for more.
     fn come_back(&mut self) {
         self.turn = self.shared.clock.now();
-        self.shared.watch.begin(hook::SERVE, real_now());
+        self.since = real_now();
+        self.shared.watch.begin(hook::SERVE, self.since);
+    }
+
+    /// Gives the host what was said, if it takes outputs on this thread. Then the loop is at work as it was. Whoever calls
+    /// holds what is the loop's: the host's function has no part of it.
+    pub fn hand_over(&self) {
+        if self.shared.on_output.is_some() {
+            self.shared.hand_over();
+            self.shared.watch.begin(hook::SERVE, self.since);
+        }
     }
 
     /// Why the loop is to end, if it is.
@@ -155,6 +167,8 @@ impl Serving {
     pub fn pop(&mut self) -> Result<Envelope, Status> {
         self.let_go();
         let found = self.check().and_then(|()| self.next_message());
+        // Of messages that the loop was not shown: it may not come back for long.
+        self.herald.flush();
         self.shared.outbox.wake_consumers();
         self.come_back();
         found
@@ -225,6 +239,7 @@ impl Serving {
             self.retire();
             self.herald.flush();
             self.shared.outbox.wake_consumers();
+            self.shared.hand_over();
             let (has_room, is_hoarded) = self.look_for_room();
             if has_room || self.has_message() {
                 break Ok(());
@@ -394,6 +409,11 @@ impl Serving {
         }
         self.herald.close();
         self.shared.outbox.end(Status::CLOSED, None);
+    }
+
+    /// Before a death is told: what happened until then is.
+    pub fn last_words(&mut self) {
+        self.herald.close();
     }
 
     /// The loop has returned, whatever comes next: what it was shown is given up.

@@ -394,23 +394,23 @@ impl Outbox {
     /// The same, as `show` shows it: a chunk is shown where it lies, for it is large.
     #[inline(always)]
     pub fn pop_as<T>(&self, mut show: impl FnMut(Output) -> T) -> Popped<T> {
-        let mut armed: Option<&Beacon> = None;
-        loop {
-            let popped = self.look(&mut show);
-            let is_last = || self.end.load(Ordering::SeqCst) != 0;
-            match (&popped, armed, self.beacon.get()) {
-                (Popped::Empty, None, Some(Some(beacon))) if !is_last() => {
-                    beacon.arm();
-                    armed = Some(beacon);
-                    continue;
-                }
-                (Popped::Empty, Some(_), _) if !is_last() => {}
-                // It is readable until a pop has said that there is nothing, and for ever after the end.
-                (_, Some(beacon), _) => beacon.light(),
-                _ => {}
+        match (self.look(&mut show), self.beacon.get()) {
+            (Popped::Empty, Some(Some(beacon))) if self.end.load(Ordering::SeqCst) == 0 => {
+                self.arm_and_look(beacon, &mut show)
             }
-            return popped;
+            (popped, _) => popped,
         }
+    }
+
+    #[cold]
+    fn arm_and_look<T>(&self, beacon: &Beacon, show: &mut impl FnMut(Output) -> T) -> Popped<T> {
+        beacon.arm();
+        let found = self.look(show);
+        // It is readable until a pop has said that there is nothing, and for ever after the end.
+        if !matches!(found, Popped::Empty) || self.end.load(Ordering::SeqCst) != 0 {
+            beacon.light();
+        }
+        found
     }
 
     #[inline(always)]

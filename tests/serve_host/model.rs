@@ -141,6 +141,12 @@ impl Model {
 
     pub fn pop(&mut self) -> Option<Shown> {
         self.tend();
+        let shown = self.next_message();
+        self.flush();
+        shown
+    }
+
+    fn next_message(&mut self) -> Option<Shown> {
         while let Some(sent) = self.inbox.pop_front() {
             if self.admit(&sent) {
                 let life = &self.lives[&sent.session];

@@ -248,7 +248,7 @@ fn after_the_end_a_descriptor_is_readable_for_ever_whoever_takes_the_last_output
     let row = bench.outbox.ready.take().unwrap();
     bench.outbox.end(Status::DEAD, None);
     assert!(matches!(bench.outbox.pop(), Popped::Empty) && is_lit(descriptor), "look again");
-    assert!(bench.outbox.pop_chunk(row).is_some());
+    assert!(bench.outbox.pop_chunk(row, |_| ()).is_some());
     assert!(is_lit(descriptor) && matches!(bench.outbox.pop(), Popped::Ended(_)) && is_lit(descriptor));
     let late = Bench::new(2, Policy::DropOldest);
     late.outbox.end(Status::CLOSED, None);
@@ -268,17 +268,17 @@ fn a_descriptor_is_readable_until_a_pop_has_said_that_there_is_nothing() {
         outbox.wake_consumers();
         (0..1 + turn).for_each(|_| assert!(is_lit(descriptor) && matches!(outbox.pop(), Popped::Output(_))));
         // Two come just when a pop has found nothing and is about to arm it.
-        assert!(matches!(outbox.look(), Popped::Empty));
+        assert!(matches!(outbox.look(&mut |_| ()), Popped::Empty));
         (0..2).for_each(|_| outbox.notify(notice(turn)));
         outbox.wake_consumers();
         let beacon = outbox.beacon.get().unwrap().as_ref().unwrap();
-        assert!(matches!(outbox.arm_and_look(beacon), Popped::Output(_)) && is_lit(descriptor));
+        assert!(matches!(outbox.arm_and_look(beacon, &mut |_| ()), Popped::Output(_)) && is_lit(descriptor));
         assert!(matches!(outbox.pop(), Popped::Output(_)) && is_lit(descriptor));
         // And the end.
         if turn == 2 {
-            assert!(matches!(outbox.look(), Popped::Empty));
+            assert!(matches!(outbox.look(&mut |_| ()), Popped::Empty));
             outbox.end(Status::CLOSED, None);
-            assert!(matches!(outbox.arm_and_look(beacon), Popped::Ended(_)) && is_lit(descriptor));
+            assert!(matches!(outbox.arm_and_look(beacon, &mut |_| ()), Popped::Ended(_)) && is_lit(descriptor));
         }
     }
 }
