@@ -118,7 +118,7 @@ impl Cohort {
                 for (row, _) in &self.bad {
                     flight.rows.remove(*row);
                 }
-                self.quarantine_bad();
+                self.quarantine_bad(flight);
                 self.commit(Lane::Deferred, flight);
                 false
             }
@@ -147,7 +147,7 @@ impl Cohort {
             delivery.row(batch, at, row, flight, &mut rows);
         });
         flight.rows = rows;
-        self.quarantine_bad();
+        self.quarantine_bad(flight);
     }
 
     /// Nothing of a flight will be delivered any more: the model has those pointers back that were its chunks', when its

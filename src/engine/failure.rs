@@ -5,6 +5,7 @@
 
 use super::arena::State;
 use super::cohort::Cohort;
+use super::flight::Flight;
 use crate::lane::{Fence, Lanes};
 use crate::output::Event;
 use crate::telemetry::Level;
@@ -85,11 +86,14 @@ impl Cohort {
         self.trace_fault(fault, row, false);
     }
 
-    /// Quarantines the rows that the last verdict left in `self.bad`.
-    pub(super) fn quarantine_bad(&mut self) {
+    /// Quarantines the rows of `flight` that the last verdict left in `self.bad`. One that has been given to another life
+    /// since, seen only now to have failed, is left alone.
+    pub(super) fn quarantine_bad(&mut self, flight: &Flight) {
         for at in 0..self.bad.len() {
             let (row, fault) = self.bad[at];
-            self.quarantine(row, fault);
+            if self.arena.lives(row, flight.marks[row.at()].generation) {
+                self.quarantine(row, fault);
+            }
         }
     }
 }

@@ -212,7 +212,7 @@ impl Cohort {
                 for (row, _) in &self.bad {
                     flight.rows.remove(*row);
                 }
-                self.quarantine_bad();
+                self.quarantine_bad(flight);
                 self.commit(Lane::Hot, flight);
                 self.aged.unite(&flight.rows);
                 // Where nobody has left since, nobody has to be asked.
