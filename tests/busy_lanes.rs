@@ -35,10 +35,10 @@ fn a_row_that_fails_just_when_its_session_starts_anew_does_not_fail_the_new_life
                 send(&host, RTE_ATTACH, 1);
                 tick(&host);
                 tick(&host);
+                until("HOT of both", || works.count(Place::Hot, 1) == 2);
                 works.rule(Place::Hot, 1, Rule::FailRow(FAILED));
-                let calls = works.count(Place::Hot, 1);
                 tick(&host);
-                until("HOT", || works.count(Place::Hot, 1) > calls);
+                until("the third", || works.count(Place::Hot, 1) == 3);
                 std::thread::yield_now();
                 works.forget(Place::Hot, 1);
                 leave(&host);
@@ -55,5 +55,75 @@ fn a_row_that_fails_just_when_its_session_starts_anew_does_not_fail_the_new_life
                 works.expect_order();
             }
         }
+    }
+}
+
+// ---- a stop while something hangs
+
+/// A resident, and one whose seed aside hangs.
+fn behind_a_seed_aside(works: &'static Works, options: &rte_engine_options) -> Host {
+    let host = works.engine(options);
+    attach(&host, 1, 10);
+    until("the resident steps", || tick(&host).sessions() == [1]);
+    works.rule(Place::Seed, 2, Rule::Hold);
+    attach(&host, 2, 20);
+    tick(&host);
+    until("the seed hangs", || works.standing(Place::Seed, 2) == 1);
+    host
+}
+
+#[test]
+fn a_stop_delivers_what_is_in_flight_though_a_seed_aside_hangs() {
+    let works = Works::new(RTE_MODEL_SEED_ASIDE);
+    let host = behind_a_seed_aside(works, &on_threads(c"aside"));
+    let last = tick(&host).index_of(1).unwrap();
+    let (status, words) = stop_with_words(&host, 20_000_000);
+    assert!(status == TIMEOUT && words.contains("stage seed (first row 1)"), "{status} {words}");
+    assert_eq!(pop_all(&host).index_of(1), Some(last + 1), "what was in flight");
+    works.forget_all();
+    assert_eq!(stop(&host, FOR_EVER), OK);
+    let came = pop_all(&host);
+    assert!(came.chunks.is_empty(), "{came:?}");
+    // Its seed was over when it left.
+    assert_eq!(came.told(), [(RTE_ATTACHED, 2), (RTE_DETACHED, 1), (RTE_DETACHED, 2)]);
+    assert_eq!((works.living(), threads(c"aside")), (0, 0));
+    works.expect_order();
+}
+
+/// Whoever waits for output has what a stop has delivered, though the stop itself has to wait.
+#[test]
+fn a_waiter_is_woken_for_what_a_stop_delivers_while_something_hangs() {
+    for aside in [false, true] {
+        let works = Works::new(if aside { RTE_MODEL_SEED_ASIDE } else { 0 });
+        let host = if aside {
+            behind_a_seed_aside(works, &on_threads(c"waiter"))
+        } else {
+            let host = works.engine(&on_threads(c"waiter"));
+            attach(&host, 1, 10);
+            attach(&host, 2, 20);
+            until("both step", || tick(&host).sessions() == [1, 2]);
+            works.rule(Place::Encode, 2, Rule::Hold);
+            prompt(&host, 2, 21);
+            tick(&host);
+            until("the encode hangs", || works.standing(Place::Encode, 2) == 1);
+            host
+        };
+        tick(&host);
+        let engine = host.engine.expose_provenance();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(move || {
+                let engine = std::ptr::with_exposed_provenance_mut(engine);
+                // SAFETY: the engine lives until the scope is over.
+                unsafe { rte_outbox_wait(engine, FOR_EVER) }
+            });
+            assert_eq!(stop(&host, 20_000_000), TIMEOUT);
+            let is_woken = within_reason(|| waiter.is_finished());
+            let came = pop_all(&host);
+            works.forget_all();
+            assert_eq!(stop(&host, FOR_EVER), OK);
+            assert_eq!(came.sessions(), [1], "aside: {aside}");
+            assert!(is_woken, "the waiter sleeps on, aside: {aside}");
+            assert_eq!(waiter.join().unwrap(), OK);
+        });
     }
 }

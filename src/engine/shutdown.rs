@@ -56,26 +56,22 @@ impl Cohort {
         true
     }
 
-    /// Delivers what is in flight, and lets every encode end.
+    /// Delivers what is in flight, then lets every seed aside and every encode end: they may hang, and nobody else waits for them.
     fn empty_lanes(&mut self, until: Nanos) -> bool {
         if !self.settle_seeds(until) {
             return false;
-        }
-        while let Some(fence) = self.asides.first().map(|aside| aside.fence) {
-            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
-                return false;
-            }
-            self.resolve_asides();
         }
         while self.previous.is_some() || self.current.is_some() {
             if !self.defer_previous(until) || self.check().is_err() || !self.collect(until) {
                 return false;
             }
         }
-        while let Some(fence) = self.encodes.first().map(|encode| encode.fence) {
+        self.shared.outbox.wake_consumers();
+        while let Some(fence) = self.asides.iter().chain(&self.encodes).map(|encode| encode.fence).next() {
             if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
                 return false;
             }
+            self.resolve_asides();
             self.resolve_encodes();
         }
         true
