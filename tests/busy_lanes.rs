@@ -5,7 +5,12 @@ mod driver;
 mod host;
 mod works_host;
 
+use std::ffi::{c_char, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
 use driver::*;
+use rte::abi::log::RTE_LOG_DEBUG;
 use works_host::host::*;
 use works_host::{FAILED, Place, Rule, Works};
 
@@ -125,5 +130,79 @@ fn a_waiter_is_woken_for_what_a_stop_delivers_while_something_hangs() {
             assert!(is_woken, "the waiter sleeps on, aside: {aside}");
             assert_eq!(waiter.join().unwrap(), OK);
         });
+    }
+}
+
+// ---- a free while something hangs
+
+/// What the host has let go of is called no more, whatever comes back later.
+#[test]
+fn after_a_free_neither_on_output_nor_release_output_nor_the_log_is_called() {
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C-unwind" fn count_line(_: *mut c_void, _: u32, _: *const c_char) {
+        TOLD.fetch_add(1, SeqCst);
+    }
+    unsafe extern "C-unwind" fn count(_: *mut c_void, output: *mut rte_output) {
+        TOLD.fetch_add(1, SeqCst);
+        // SAFETY: given to this call; released once.
+        unsafe { rte_output_release(output, null_mut()) };
+    }
+    for lanes in [RTE_LANES_INLINE, RTE_LANES_THREADS] {
+        for (place, session) in [(Place::Seed, 2), (Place::Hot, 1), (Place::Deferred, 1), (Place::Encode, 1)] {
+            let works = Works::new(RTE_MODEL_OWN_OUTPUT);
+            let (on_output, log) = (Some(count as _), Some(count_line as _));
+            let options =
+                rte_engine_options { lanes, on_output, log, log_level: RTE_LOG_DEBUG, ..on_threads(c"freed") };
+            let host = works.engine(&options);
+            attach(&host, 1, 10);
+            start(&host);
+            until("it steps", || works.returned() > 2);
+            works.rule(place, session, Rule::Hold);
+            works.rule(place, session, Rule::FailWhole(FAILED));
+            if place == Place::Seed {
+                attach(&host, 2, 20)
+            } else {
+                prompt(&host, 1, 11)
+            }
+            until("it hangs", || works.standing(place, session) == 1);
+            assert_eq!(stop(&host, 1_000_000), TIMEOUT);
+            drop(host);
+            let (told, returned, calls) = (TOLD.load(SeqCst), works.returned(), works.calls().len());
+            works.let_go();
+            until("all is over", || threads(c"freed") == 0);
+            let case = format!("{place:?} on lanes {lanes}");
+            assert_eq!(works.calls().len(), calls, "{case}");
+            assert_eq!(works.returned(), returned, "{case}");
+            assert_eq!(TOLD.load(SeqCst), told, "{case}");
+        }
+    }
+}
+
+/// Of an engine that the host ticks, and that nobody drives any more.
+#[test]
+fn what_a_freed_engine_has_left_running_ends_with_the_call_that_hung() {
+    for (place, session) in [(Place::Seed, 2), (Place::Hot, 1), (Place::Deferred, 1), (Place::Encode, 1)] {
+        let works = Works::new(0);
+        let host = works.engine(&rte_engine_options { encode_lanes: 3, ..on_threads(c"gone") });
+        attach(&host, 1, 10);
+        until("it steps", || tick(&host).sessions() == [1]);
+        works.rule(place, session, Rule::Hold);
+        if place == Place::Seed {
+            attach(&host, 2, 20)
+        } else {
+            prompt(&host, 1, 11)
+        }
+        until("it hangs", || {
+            assert!(tick_once(&host) >= OK);
+            works.standing(place, session) == 1
+        });
+        assert_eq!(stop(&host, 1_000_000), TIMEOUT);
+        drop(host);
+        let calls = works.calls().len();
+        until("who does not hang ends", || threads(c"gone") == 1);
+        assert_eq!(works.standing(place, session), 1, "free has not waited");
+        works.forget_all();
+        until("all is over", || threads(c"gone") == 0);
+        assert_eq!(works.calls().len(), calls, "{place:?}");
     }
 }

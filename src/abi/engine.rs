@@ -171,9 +171,10 @@ pub unsafe extern "C" fn rte_engine_stop(
 }
 
 /// Stops without limit, then frees. After a stop that returned RTE_TIMEOUT: leaks what the stuck thread may touch, and
-/// returns at once. What that thread is in may return later: no callback of the model, not even `destroy`, and no function
-/// of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this engine, or while another
-/// thread is in rte_engine_tick, step or replay: only asks for the stop and logs an error; free it later, on that thread.
+/// returns at once. What that thread is in may return later: no callback of the model, not even `destroy`, no on_output, no
+/// log and no function of the backend begins any more, and `rte_engine_run` returns RTE_ERR_DEAD. In a callback of this
+/// engine, or while another thread is in rte_engine_tick, step or replay: only asks for the stop and logs an error; free it
+/// later, on that thread.
 /// NULL is fine. Outputs not yet released stay valid; waits for the streams on which others were. No other call on this
 /// engine may run or come after.
 ///

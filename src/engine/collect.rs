@@ -59,7 +59,7 @@ impl Cohort {
         let done = if self.manifest().on_device {
             self.await_calls(flight.last(last), until)
         } else {
-            flight.last(last).iter().all(|fence| self.lanes.passed(*fence) || self.lanes.block(*fence, until))
+            flight.last(last).iter().all(|fence| self.await_fence(*fence, until))
         };
         // Of lanes that failed nothing is delivered: the engine ends.
         done && self.lanes.fault().is_none() && self.settle_hot(flight, until)

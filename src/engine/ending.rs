@@ -283,6 +283,11 @@ impl Engine {
         let is_stuck = self.ending.timed_out.load(Ordering::SeqCst) && !self.ending.is_over();
         if is_stuck {
             self.shared.watch.abandon();
+            self.shared.log.abandon();
+            // Else whoever drives it sees that it was.
+            if let Some(mut driver) = self.driver.try_lock() {
+                driver.cohort.iter_mut().for_each(Cohort::desert);
+            }
         }
         is_stuck
     }

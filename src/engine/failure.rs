@@ -45,7 +45,19 @@ impl Health {
 impl Cohort {
     /// Whether all `fences` may be observed, waiting for them until `until`.
     pub(super) fn await_calls(&mut self, fences: &[Fence], until: Nanos) -> bool {
-        fences.iter().all(|fence| self.lanes.observe(*fence).is_some() || self.lanes.block(*fence, until))
+        let is_seen = |fence: &Fence| self.lanes.observe(*fence).is_some() || self.lanes.block(*fence, until);
+        fences.iter().all(is_seen) && !self.is_abandoned()
+    }
+
+    /// Whether `fence` has passed, waiting for it until `until`.
+    pub(super) fn await_fence(&mut self, fence: Fence, until: Nanos) -> bool {
+        (self.lanes.passed(fence) || self.lanes.block(fence, until)) && !self.is_abandoned()
+    }
+
+    /// The host has freed the engine while this thread waited or was called: nothing is made of what it comes back to, for
+    /// the host would be called.
+    fn is_abandoned(&self) -> bool {
+        self.target.watch.is_abandoned()
     }
 
     /// What the calls behind `fences` came to; rows that failed alone are left in `self.bad`.

@@ -50,10 +50,19 @@ impl Cohort {
         if !self.lanes.halt(until) {
             return false;
         }
+        if self.target.watch.is_abandoned() {
+            return true;
+        }
         for flight in [self.previous.take(), self.current.take()].into_iter().flatten() {
             self.forfeit(&flight);
         }
         true
+    }
+
+    /// The host has freed the engine while a call hangs, and nobody drives it: what its lanes have of threads ends, as soon
+    /// as it can.
+    pub fn desert(&mut self) {
+        self.lanes.halt(0);
     }
 
     /// Delivers what is in flight, then lets every seed aside and every encode end: they may hang, and nobody else waits for them.
@@ -68,7 +77,7 @@ impl Cohort {
         }
         self.shared.outbox.wake_consumers();
         while let Some(fence) = self.asides.iter().chain(&self.encodes).map(|encode| encode.fence).next() {
-            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
+            if !self.await_fence(fence, until) {
                 return false;
             }
             self.resolve_asides();
@@ -96,13 +105,13 @@ impl Cohort {
     fn row_passes(&mut self, row: Row, until: Nanos) -> bool {
         let fences = self.arena.fences[row.at()];
         let mut all = [fences.hot, fences.deferred, fences.encode].into_iter().flatten();
-        all.all(|fence| self.lanes.passed(fence) || self.lanes.block(fence, until))
+        all.all(|fence| self.await_fence(fence, until))
     }
 
     fn finish_errands(&mut self, until: Nanos) -> bool {
         while let Some(errand) = self.errands.first() {
             let fence = errand.fence;
-            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
+            if !self.await_fence(fence, until) {
                 return false;
             }
             self.run_errands();

@@ -37,7 +37,7 @@ impl Cohort {
         let is_of_slot = |errand: &Errand| homes.contains(&errand.home);
         while let Some(at) = self.errands.iter().position(is_of_slot) {
             let fence = self.errands[at].fence;
-            if !self.lanes.passed(fence) && !self.lanes.block(fence, until) {
+            if !self.await_fence(fence, until) {
                 return false;
             }
             let Some(batch) = self.lanes.take(fence) else { return false };

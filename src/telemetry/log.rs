@@ -1,6 +1,6 @@
 //! Lines for people, where the host asked for them. Nothing is formatted for a level that nobody reads.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -26,6 +26,8 @@ pub struct Log {
     /// The threads that are in the sink, and how many they are.
     inside: Mutex<Vec<usize>>,
     count: AtomicUsize,
+    /// The host has let go of it.
+    is_abandoned: AtomicBool,
 }
 
 /// A thread in the sink until it leaves.
@@ -58,13 +60,18 @@ impl Log {
 
     /// Whether lines of `level` go anywhere.
     pub fn wants(&self, level: Level) -> bool {
-        self.sink.as_ref().is_some_and(|(least, _)| level <= *least)
+        self.sink.as_ref().is_some_and(|(least, _)| level <= *least) && !self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// The host has freed the engine while a callback hangs: no other line is said any more.
+    pub fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::SeqCst);
     }
 
     /// Says a line.
     pub fn say(&self, level: Level, line: impl FnOnce() -> String) {
-        if let Some((least, sink)) = &self.sink
-            && level <= *least
+        if let Some((_, sink)) = &self.sink
+            && self.wants(level)
         {
             let line = line();
             let _saying = Saying::begin(self);

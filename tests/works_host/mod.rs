@@ -154,6 +154,12 @@ impl Works {
         self.changed.notify_all();
     }
 
+    /// Nobody stands still any more; who is to fail does.
+    pub fn let_go(&self) {
+        self.state().rules.retain(|(.., rule)| *rule != Rule::Hold);
+        self.changed.notify_all();
+    }
+
     /// All that was said is forgotten.
     pub fn forget_all(&self) {
         self.state().rules.clear();
@@ -238,7 +244,8 @@ impl Works {
     }
 
     fn row(&self, state: &mut State, place: Place, batch: &mut Batch, member: Member) {
-        let number = |key| batch.value(member, key as usize).map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().unwrap()));
+        let number =
+            |key| batch.value(member, key as usize).map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().unwrap()));
         let (prompt, slot) = (number(PROMPT), batch.slot());
         let Member { session, generation, age, .. } = member;
         let home = state.homes[member.row];
