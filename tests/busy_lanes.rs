@@ -7,12 +7,13 @@ mod works_host;
 
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use driver::*;
 use rte::abi::log::RTE_LOG_DEBUG;
 use works_host::host::*;
-use works_host::{FAILED, Place, Rule, Works};
+use works_host::{FAILED, Place, Rule, Works, note_line};
 
 // ---- what is seen of a call when its rows have others already
 
@@ -205,4 +206,92 @@ fn what_a_freed_engine_has_left_running_ends_with_the_call_that_hung() {
         until("all is over", || threads(c"gone") == 0);
         assert_eq!(works.calls().len(), calls, "{place:?}");
     }
+}
+
+// ---- a thread that cannot be made
+
+/// What a program of `little_room` is told.
+const ROOM: &str = "RTE_TEST_ROOM";
+
+/// Room for none of the stacks, for some, for all.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_that_cannot_be_made_is_named_and_nothing_is_left() {
+    for is_ticked in [false, true] {
+        let mut told: Vec<String> = vec![];
+        for room in 0..80 {
+            let program = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "little_room", "--ignored", "--nocapture"])
+                .env(ROOM, format!("{room} {is_ticked}"))
+                .output()
+                .unwrap();
+            let (out, err) = (String::from_utf8_lossy(&program.stdout), String::from_utf8_lossy(&program.stderr));
+            assert!(program.status.success(), "room {room}: {out}{err}");
+            let said = out.lines().find_map(|line| line.split_once("said: ")).expect("its words").1.to_string();
+            if told.last() != Some(&said) {
+                told.push(said);
+            }
+            if told.last().is_some_and(|said| said == "0") {
+                break;
+            }
+        }
+        println!("{told:#?}");
+        let lanes = told.iter().filter(|said| said.starts_with("-6 no thread for the lane ")).count();
+        let own = told.iter().filter(|said| said.starts_with("-6 no thread for the engine: ")).count();
+        assert_eq!((lanes > 1, own, told.last().map(String::as_str)), (true, usize::from(!is_ticked), Some("0")));
+    }
+}
+
+/// One of those programs.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "a program of the test before"]
+fn little_room() {
+    let Ok(room) = std::env::var(ROOM) else { return };
+    let (room, is_ticked) = room.split_once(' ').unwrap();
+    let (room, is_ticked): (u64, bool) = (room.parse().unwrap(), is_ticked.parse().unwrap());
+    let lines = Mutex::<Vec<String>>::default();
+    let log_user = std::ptr::from_ref(&lines).cast_mut().cast();
+    let options = rte_engine_options { encode_lanes: 3, log: Some(note_line), log_user, ..on_threads(c"room") };
+    let host = Works::new(0).engine(&options);
+    attach(&host, 1, 10);
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let limit = |bytes| {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: a valid place.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    };
+    limit(4096 * pages + (room << 19));
+    let mut error: rte_error = zeroed();
+    // SAFETY: the engine lives.
+    let status = unsafe {
+        if is_ticked { rte_engine_tick(host.engine, FOR_EVER) } else { rte_engine_start(host.engine, &mut error) }
+    };
+    limit(libc::RLIM_INFINITY);
+    // SAFETY: NUL-terminated, whether it was written or is zero.
+    let words = unsafe { std::ffi::CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned();
+    // Where a call has no place for words, the log has them.
+    let dead = |line: &String| line.split_once("the engine is dead: ").map(|(_, words)| words.to_string());
+    let words = if is_ticked { lines.lock().unwrap().iter().find_map(dead).unwrap_or_default() } else { words };
+    println!("said: {}", format!("{status} {words}").trim_end());
+    if status == OK {
+        assert_eq!(threads(c"room"), 5 + usize::from(!is_ticked));
+        assert_eq!(stop(&host, FOR_EVER), OK);
+        assert_eq!(threads(c"room"), 0);
+        return;
+    }
+    assert_eq!(threads(c"room"), 0, "none is left");
+    let own_is_missing = words.starts_with("no thread for the engine");
+    let health = if own_is_missing { OK } else { MEMORY };
+    assert_eq!(host.info().health, health);
+    if own_is_missing {
+        // As if nothing had been said.
+        start(&host);
+    }
+    assert_eq!(stop(&host, FOR_EVER), OK);
+    let came = pop_all(&host);
+    assert_eq!(came.has(RTE_DEAD, 0), !own_is_missing, "{came:?}");
+    drop(host);
+    assert_eq!(threads(c"room"), 0);
 }

@@ -166,7 +166,8 @@ impl Lanes for ThreadLanes {
                     crew.work(queue);
                 }
             });
-            self.threads.push(spawned.map_err(|_| fault(Status::MEMORY))?);
+            let lack = |error| fault(self.plan.lack(&format!("the lane {suffix}"), &error));
+            self.threads.push(spawned.map_err(lack)?);
         }
         self.crew.muster.result().map_err(fault)?;
         Ok([RawStream::default(); Lane::COUNT])

@@ -65,6 +65,12 @@ impl Threads {
         }
     }
 
+    /// One of them cannot be made: MEMORY, and `refusal` says so.
+    pub fn lack(&self, which: &str, error: &std::io::Error) -> Status {
+        let _ = self.refusal.set(format!("no thread for {which}: {error}"));
+        Status::MEMORY
+    }
+
     /// What the system has refused, in its words.
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.get().map(String::as_str)

@@ -11,6 +11,7 @@ pub const AGAIN: i32 = rte_status_code::RTE_AGAIN as i32;
 pub const TIMEOUT: i32 = rte_status_code::RTE_TIMEOUT as i32;
 pub const CLOSED: i32 = rte_status_code::RTE_CLOSED as i32;
 pub const DEAD: i32 = rte_status_code::RTE_ERR_DEAD as i32;
+pub const MEMORY: i32 = rte_status_code::RTE_ERR_MEMORY as i32;
 pub const FOR_EVER: u64 = u64::MAX;
 /// Who has to wait so long hangs.
 const HANGS: Duration = Duration::from_secs(20);
