@@ -41,6 +41,8 @@ pub enum Shape {
     WithoutDeferred,
     /// Seeds run on the ENCODE lane.
     Aside,
+    /// They do, and a life ends without a call.
+    AsideWithoutDetach,
     /// Outputs stay on the device.
     Device,
     DeviceWithPointers,
@@ -98,8 +100,11 @@ dependencies! {
     DetachBeforeSeed => without_detach_before_seed,
 
     // ---- a row's next life
-    /// `detach` waits for the row's HOT: on the same lane.
+    /// `detach` waits for the row's HOT: on the same lane. All that touches a row in its HOT is submitted before its
+    /// `detach`, and to the same queue, so no order of work can tell whether the engine has waited, too.
     RowHotBeforeDetach => without_row_hot_before_detach_nothing_changes,
+    /// Where there is no `detach`, the seed of the row's next life waits for its HOT: it may be on another lane.
+    RowHotBeforeSeed => without_row_hot_before_seed,
     /// `detach` waits for the row's DEFERRED.
     RowDeferredBeforeDetach => without_row_deferred_before_detach,
     /// `detach` waits for the row's ENCODE.
@@ -173,7 +178,10 @@ dependencies! {
     DeviceHotBeforeItsValues => without_device_hot_before_its_values,
     /// A consumer's stream waits for the chunk's event.
     DeviceReadyBeforeItsReader => without_device_ready_before_its_reader,
-    /// A buffer is taken when the batch that filled it is done: the slot's next batch waits for that before it is filled.
+    /// A buffer is taken when the batch that filled it is done. The lane that ends chunks implies it: a batch gets its
+    /// buffers for those that the batch before it in its slot gave away, none of which was filled by a later batch than
+    /// that; and it is not filled before that one is done (`DeviceDeferredBeforeSlot`). A row's buffers go with a new quota
+    /// only when the row is free.
     DeviceWriterBeforeItsBuffer => without_device_writer_before_its_buffer_nothing_changes,
     /// And what its consumer has enqueued.
     DeviceReaderBeforeItsBuffer => without_device_reader_before_its_buffer,
@@ -209,7 +217,7 @@ impl Dependency {
     /// How it is taken away, and what comes of that.
     pub fn removal(self) -> Removal {
         use Expected::{Found, Implied};
-        use Shape::{Any, Aside, Device, DeviceAlone, DeviceWithDeferred, DeviceWithoutDeferred};
+        use Shape::{Any, Aside, AsideWithoutDetach, Device, DeviceAlone, DeviceWithDeferred, DeviceWithoutDeferred};
         use Shape::{DeviceWithPointers, Streams, StreamsWithPointers, WithDeferred, WithoutDeferred};
         let (lie, shape, expected) = match self {
             Dependency::HotBeforeDeferred => (Lie::After(Deed::Deferred, Lane::Hot), WithDeferred, Found(is_latent)),
@@ -219,6 +227,7 @@ impl Dependency {
             }
             Dependency::DetachBeforeSeed => (Lie::After(Deed::Seed, Lane::Hot), Aside, Found(is_turnover)),
             Dependency::RowHotBeforeDetach => (Lie::Passed(Deed::Hot), WithDeferred, Implied),
+            Dependency::RowHotBeforeSeed => (Lie::Passed(Deed::Hot), AsideWithoutDetach, Found(is_of_old_life)),
             Dependency::RowDeferredBeforeDetach => (Lie::Over(Deed::Deferred), WithDeferred, Found(is_after_detach)),
             Dependency::RowEncodeBeforeDetach => (Lie::Passed(Deed::Encode), Any, Found(is_after_detach)),
             Dependency::RowDeferredBeforeSeed => (Lie::Over(Deed::Deferred), WithDeferred, Found(is_of_old_life)),
@@ -275,10 +284,13 @@ impl Removal {
             Options { statuses: Statuses::AtReturn, on_device: false, owns_outputs: false, ..Options::of(seed) };
         let device = Options { on_device: true, has_streams: true, ..options.clone() };
         match self.shape {
-            Shape::Any => options,
-            Shape::WithDeferred => Options { has_deferred: true, ..options },
+            Shape::Any => Options { has_detach: true, ..options },
+            Shape::WithDeferred => Options { has_deferred: true, has_detach: true, ..options },
             Shape::WithoutDeferred => Options { has_deferred: false, ..options },
-            Shape::Aside => Options { seeds_aside: true, ..options },
+            Shape::Aside => Options { seeds_aside: true, has_detach: true, ..options },
+            Shape::AsideWithoutDetach => {
+                Options { has_deferred: true, seeds_aside: true, has_detach: false, ..options }
+            }
             Shape::Device => device,
             Shape::DeviceWithDeferred => Options { has_deferred: true, ..device },
             Shape::DeviceWithoutDeferred => Options { has_deferred: false, ..device },

@@ -189,6 +189,8 @@ pub struct World {
     is_honest: bool,
     /// Chunks may come out before they are complete.
     on_device: bool,
+    /// Lives end without a call.
+    has_detach: bool,
     running: u32,
     /// What the call that runs now records.
     pub record: Record,
@@ -213,6 +215,7 @@ impl World {
             indices: HashMap::new(),
             is_honest,
             on_device: options.on_device,
+            has_detach: options.has_detach,
             running: 0,
             record: Record::default(),
             poison: None,
@@ -330,7 +333,8 @@ impl World {
         let place = &self.places[touch.row];
         let (owner, newest) = (place.owner, place.newest);
         match touch.deed {
-            Deed::Seed => self.require(owner.is_none(), Violation::Turnover),
+            Deed::Seed if self.has_detach => self.require(owner.is_none(), Violation::Turnover),
+            Deed::Seed => self.require(newest < touch.generation, Violation::Turnover),
             Deed::Detach => self.require(owner == Some(touch.generation), Violation::Turnover),
             _ if owner == Some(touch.generation) => {}
             _ if newest < touch.generation => self.violated(Violation::BeforeSeed),
@@ -504,7 +508,7 @@ impl World {
         self.count(Count::ValuesLent, self.loans.len() as u64);
         let wrong = self.loans.values().filter(|(_, releases)| releases.load(Ordering::Relaxed) != 1).count();
         self.require(wrong == 0, Violation::ReleaseCount);
-        let is_empty = self.places.iter().all(|place| place.owner.is_none());
+        let is_empty = !self.has_detach || self.places.iter().all(|place| place.owner.is_none());
         self.require(is_empty, Violation::NeverDetached);
     }
 }
