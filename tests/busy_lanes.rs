@@ -295,3 +295,119 @@ fn little_room() {
     drop(host);
     assert_eq!(threads(c"room"), 0);
 }
+
+// ---- seeds aside
+
+/// What a session that is being seeded aside does while the seed hangs, and what it is told in all.
+#[test]
+fn whoever_hangs_in_a_seed_aside_may_leave_start_anew_and_come_back_and_is_told_each_once() {
+    type Deeds = &'static [u32];
+    let courses: [(Deeds, &[u32], usize); 6] = [
+        (&[RTE_DETACH], &[RTE_DETACHED], 1),
+        (&[RTE_RESET], &[RTE_DETACHED, RTE_ATTACHED], 2),
+        (&[RTE_RESET, RTE_RESET, RTE_RESET], &[RTE_DETACHED, RTE_DETACHED, RTE_DETACHED, RTE_ATTACHED], 2),
+        (&[RTE_RESET, RTE_DETACH], &[RTE_DETACHED, RTE_DETACHED], 1),
+        (&[RTE_DETACH, RTE_ATTACH, RTE_PAUSE, RTE_RESET, RTE_RESUME], &[RTE_DETACHED, RTE_DETACHED, RTE_ATTACHED], 2),
+        (&[RTE_DETACH, RTE_ATTACH, RTE_DETACH, RTE_ATTACH], &[RTE_DETACHED, RTE_DETACHED, RTE_ATTACHED], 2),
+    ];
+    // In one drain, or each in a tick of its own; and what the seed comes to at last.
+    for ((deeds, told, lives), spread) in courses.iter().flat_map(|course| [(course, false), (course, true)]) {
+        for outcome in [None, Some(Rule::FailWhole(FAILED)), Some(Rule::FailRow(FAILED))] {
+            let case = format!("{deeds:?}, spread: {spread}, {outcome:?}");
+            let works = Works::new(RTE_MODEL_SEED_ASIDE);
+            // No row but one beside the resident's: who comes back comes back there.
+            let host = works.engine(&rte_engine_options { encode_lanes: 2, ..on_threads(c"anew") });
+            attach(&host, 1, 10);
+            until("the resident steps", || tick(&host).sessions() == [1]);
+            for session in 3..=12 {
+                attach(&host, session, session);
+                until("it steps", || tick(&host).sessions().contains(&session));
+            }
+            works.rule(Place::Seed, 2, Rule::Hold);
+            attach(&host, 2, 20);
+            tick(&host);
+            until("the seed hangs", || works.standing(Place::Seed, 2) == 1);
+            let mut came = vec![];
+            let mut next = 0;
+            let mut note = |more: Came| {
+                let index = more.index_of(1).unwrap_or_else(|| panic!("{case}: the resident has no chunk"));
+                assert!(next == 0 || index == next, "{case}: {index}, not {next}");
+                next = index + 1;
+                came.extend(more.told().into_iter().filter(|(_, session)| *session == 2).map(|(kind, _)| kind));
+                more.chunks.iter().any(|(session, ..)| *session == 2)
+            };
+            for deed in *deeds {
+                send(&host, *deed, 2);
+                if spread {
+                    note(tick(&host));
+                }
+            }
+            (0..20).for_each(|_| assert!(!note(tick(&host)), "{case}: not seeded yet"));
+            assert_eq!(works.standing(Place::Seed, 2), 1, "{case}");
+            // The hanging call fails; those after it do not.
+            outcome.into_iter().for_each(|rule| works.rule(Place::Seed, 2, rule));
+            works.let_go();
+            until("the seed is over", || works.standing(Place::Seed, 2) == 0);
+            works.forget_all();
+            let stays = told.last() == Some(&RTE_ATTACHED);
+            until("it is over", || {
+                let steps = note(tick(&host));
+                if stays { steps } else { host.info().retiring == 0 }
+            });
+            assert_eq!(came, *told, "{case}");
+            // A life that was never seeded is not detached.
+            let seeded = lives - usize::from(outcome.is_some());
+            until("its lives are detached", || works.count(Place::Detach, 2) == seeded - usize::from(stays));
+            assert_eq!(stop(&host, FOR_EVER), OK);
+            assert_eq!(works.count(Place::Detach, 2), seeded, "{case}");
+            assert_eq!((works.living(), threads(c"anew")), (0, 0), "{case}");
+            works.expect_order();
+        }
+    }
+}
+
+/// Each way to end an engine whose seed aside hangs, with its session in each state.
+#[test]
+fn an_engine_whose_seed_aside_hangs_stops_or_is_freed_whatever_its_session_has_done() {
+    let deeds: [&[u32]; 4] = [&[], &[RTE_DETACH], &[RTE_RESET], &[RTE_DETACH, RTE_ATTACH, RTE_RESET, RTE_PAUSE]];
+    for deeds in deeds {
+        for is_freed in [false, true] {
+            for is_drained in [false, true] {
+                let works = Works::new(RTE_MODEL_SEED_ASIDE);
+                let host = behind_a_seed_aside(works, &on_threads(c"ends"));
+                deeds.iter().for_each(|deed| send(&host, *deed, 2));
+                let mut told = vec![];
+                if is_drained {
+                    (0..3).for_each(|_| told.extend(tick(&host).told()));
+                }
+                let case = format!("{deeds:?}, freed: {is_freed}, drained: {is_drained}");
+                for timeout in [0, 1, 1_000_000] {
+                    let (status, words) = stop_with_words(&host, timeout);
+                    assert!(status == TIMEOUT && words.contains("stage seed (first row 1)"), "{case}: {words}");
+                }
+                assert_eq!(host.push(message(RTE_DETACH, 1), &[]), rte_status_code::RTE_ERR_STATE as i32);
+                assert_eq!(tick_once(&host), CLOSED);
+                if is_freed {
+                    drop(host);
+                    assert_eq!(works.standing(Place::Seed, 2), 1, "{case}: free has waited");
+                    works.let_go();
+                    until("all is over", || threads(c"ends") == 0);
+                    continue;
+                }
+                works.let_go();
+                assert_eq!(stop(&host, FOR_EVER), OK, "{case}");
+                told.extend(pop_all(&host).told());
+                let own = told.iter().filter(|(_, session)| *session == 2);
+                let of = |kind| own.clone().filter(|told| told.0 == kind).count();
+                // What was drained has begun a life each, and each has ended once; what was not is answered.
+                let begins = deeds.iter().filter(|deed| matches!(**deed, RTE_ATTACH | RTE_RESET)).count();
+                let lives = 1 + begins;
+                assert_eq!(of(RTE_DETACHED) + of(RTE_REJECTED), lives, "{case}: {told:?}");
+                assert!(of(RTE_ATTACHED) <= 1, "{case}: {told:?}");
+                assert_eq!((works.living(), works.count(Place::Seed, 2)), (0, works.count(Place::Detach, 2)), "{case}");
+                assert_eq!(threads(c"ends"), 0);
+                works.expect_order();
+            }
+        }
+    }
+}
