@@ -7,13 +7,12 @@ mod works_host;
 
 use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use driver::*;
 use rte::abi::log::RTE_LOG_DEBUG;
 use works_host::host::*;
-use works_host::{FAILED, Place, Rule, Works, note_line};
+use works_host::{FAILED, Place, Rule, Works};
 
 // ---- what is seen of a call when its rows have others already
 
@@ -92,7 +91,8 @@ fn a_stop_delivers_what_is_in_flight_though_a_seed_aside_hangs() {
     assert!(came.chunks.is_empty(), "{came:?}");
     // Its seed was over when it left.
     assert_eq!(came.told(), [(RTE_ATTACHED, 2), (RTE_DETACHED, 1), (RTE_DETACHED, 2)]);
-    assert_eq!((works.living(), threads(c"aside")), (0, 0));
+    expect_no_threads(c"aside");
+    assert_eq!(works.living(), 0);
     works.expect_order();
 }
 
@@ -160,17 +160,22 @@ fn after_a_free_neither_on_output_nor_release_output_nor_the_log_is_called() {
             until("it steps", || works.returned() > 2);
             works.rule(place, session, Rule::Hold);
             works.rule(place, session, Rule::FailWhole(FAILED));
-            if place == Place::Seed {
-                attach(&host, 2, 20)
-            } else {
-                prompt(&host, 1, 11)
+            match place {
+                Place::Seed => attach(&host, 2, 20),
+                Place::Encode => prompt(&host, 1, 11),
+                _ => {}
             }
             until("it hangs", || works.standing(place, session) == 1);
             assert_eq!(stop(&host, 1_000_000), TIMEOUT);
+            // What was submitted beside it is over.
+            let lag = usize::from(place == Place::Hot || (place == Place::Deferred && lanes == RTE_LANES_THREADS));
+            until("the others are over", || {
+                works.count(Place::Deferred, 1) + lag == works.count(Place::Hot, 1) && works.inside() == 1
+            });
             drop(host);
             let (told, returned, calls) = (TOLD.load(SeqCst), works.returned(), works.calls().len());
             works.let_go();
-            until("all is over", || threads(c"freed") == 0);
+            expect_no_threads(c"freed");
             let case = format!("{place:?} on lanes {lanes}");
             assert_eq!(works.calls().len(), calls, "{case}");
             assert_eq!(works.returned(), returned, "{case}");
@@ -203,97 +208,9 @@ fn what_a_freed_engine_has_left_running_ends_with_the_call_that_hung() {
         until("who does not hang ends", || threads(c"gone") == 1);
         assert_eq!(works.standing(place, session), 1, "free has not waited");
         works.forget_all();
-        until("all is over", || threads(c"gone") == 0);
+        expect_no_threads(c"gone");
         assert_eq!(works.calls().len(), calls, "{place:?}");
     }
-}
-
-// ---- a thread that cannot be made
-
-/// What a program of `little_room` is told.
-const ROOM: &str = "RTE_TEST_ROOM";
-
-/// Room for none of the stacks, for some, for all.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_thread_that_cannot_be_made_is_named_and_nothing_is_left() {
-    for is_ticked in [false, true] {
-        let mut told: Vec<String> = vec![];
-        for room in 0..80 {
-            let program = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "little_room", "--ignored", "--nocapture"])
-                .env(ROOM, format!("{room} {is_ticked}"))
-                .output()
-                .unwrap();
-            let (out, err) = (String::from_utf8_lossy(&program.stdout), String::from_utf8_lossy(&program.stderr));
-            assert!(program.status.success(), "room {room}: {out}{err}");
-            let said = out.lines().find_map(|line| line.split_once("said: ")).expect("its words").1.to_string();
-            if told.last() != Some(&said) {
-                told.push(said);
-            }
-            if told.last().is_some_and(|said| said == "0") {
-                break;
-            }
-        }
-        println!("{told:#?}");
-        let lanes = told.iter().filter(|said| said.starts_with("-6 no thread for the lane ")).count();
-        let own = told.iter().filter(|said| said.starts_with("-6 no thread for the engine: ")).count();
-        assert_eq!((lanes > 1, own, told.last().map(String::as_str)), (true, usize::from(!is_ticked), Some("0")));
-    }
-}
-
-/// One of those programs.
-#[cfg(target_os = "linux")]
-#[test]
-#[ignore = "a program of the test before"]
-fn little_room() {
-    let Ok(room) = std::env::var(ROOM) else { return };
-    let (room, is_ticked) = room.split_once(' ').unwrap();
-    let (room, is_ticked): (u64, bool) = (room.parse().unwrap(), is_ticked.parse().unwrap());
-    let lines = Mutex::<Vec<String>>::default();
-    let log_user = std::ptr::from_ref(&lines).cast_mut().cast();
-    let options = rte_engine_options { encode_lanes: 3, log: Some(note_line), log_user, ..on_threads(c"room") };
-    let host = Works::new(0).engine(&options);
-    attach(&host, 1, 10);
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
-    let limit = |bytes| {
-        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: a valid place.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
-    };
-    limit(4096 * pages + (room << 19));
-    let mut error: rte_error = zeroed();
-    // SAFETY: the engine lives.
-    let status = unsafe {
-        if is_ticked { rte_engine_tick(host.engine, FOR_EVER) } else { rte_engine_start(host.engine, &mut error) }
-    };
-    limit(libc::RLIM_INFINITY);
-    // SAFETY: NUL-terminated, whether it was written or is zero.
-    let words = unsafe { std::ffi::CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned();
-    // Where a call has no place for words, the log has them.
-    let dead = |line: &String| line.split_once("the engine is dead: ").map(|(_, words)| words.to_string());
-    let words = if is_ticked { lines.lock().unwrap().iter().find_map(dead).unwrap_or_default() } else { words };
-    println!("said: {}", format!("{status} {words}").trim_end());
-    if status == OK {
-        assert_eq!(threads(c"room"), 5 + usize::from(!is_ticked));
-        assert_eq!(stop(&host, FOR_EVER), OK);
-        assert_eq!(threads(c"room"), 0);
-        return;
-    }
-    assert_eq!(threads(c"room"), 0, "none is left");
-    let own_is_missing = words.starts_with("no thread for the engine");
-    let health = if own_is_missing { OK } else { MEMORY };
-    assert_eq!(host.info().health, health);
-    if own_is_missing {
-        // As if nothing had been said.
-        start(&host);
-    }
-    assert_eq!(stop(&host, FOR_EVER), OK);
-    let came = pop_all(&host);
-    assert_eq!(came.has(RTE_DEAD, 0), !own_is_missing, "{came:?}");
-    drop(host);
-    assert_eq!(threads(c"room"), 0);
 }
 
 // ---- seeds aside
@@ -360,7 +277,8 @@ fn whoever_hangs_in_a_seed_aside_may_leave_start_anew_and_come_back_and_is_told_
             until("its lives are detached", || works.count(Place::Detach, 2) == seeded - usize::from(stays));
             assert_eq!(stop(&host, FOR_EVER), OK);
             assert_eq!(works.count(Place::Detach, 2), seeded, "{case}");
-            assert_eq!((works.living(), threads(c"anew")), (0, 0), "{case}");
+            expect_no_threads(c"anew");
+            assert_eq!(works.living(), 0, "{case}");
             works.expect_order();
         }
     }
@@ -391,7 +309,7 @@ fn an_engine_whose_seed_aside_hangs_stops_or_is_freed_whatever_its_session_has_d
                     drop(host);
                     assert_eq!(works.standing(Place::Seed, 2), 1, "{case}: free has waited");
                     works.let_go();
-                    until("all is over", || threads(c"ends") == 0);
+                    expect_no_threads(c"ends");
                     continue;
                 }
                 works.let_go();
@@ -405,9 +323,129 @@ fn an_engine_whose_seed_aside_hangs_stops_or_is_freed_whatever_its_session_has_d
                 assert_eq!(of(RTE_DETACHED) + of(RTE_REJECTED), lives, "{case}: {told:?}");
                 assert!(of(RTE_ATTACHED) <= 1, "{case}: {told:?}");
                 assert_eq!((works.living(), works.count(Place::Seed, 2)), (0, works.count(Place::Detach, 2)), "{case}");
-                assert_eq!(threads(c"ends"), 0);
+                expect_no_threads(c"ends");
                 works.expect_order();
             }
+        }
+    }
+}
+
+// ---- a frame loop
+
+/// Where a tick that waits for nothing is stuck: what hangs, and whether on a pipeline.
+const PHASES: [(Place, u64, u32); 5] = [
+    (Place::Hot, 1, RTE_PIPELINE_ON),
+    (Place::Seed, 2, RTE_PIPELINE_ON),
+    (Place::Deferred, 1, RTE_PIPELINE_ON),
+    (Place::Hot, 1, RTE_PIPELINE_OFF),
+    (Place::Deferred, 1, RTE_PIPELINE_OFF),
+];
+
+/// How the host ends it there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// It never does: the tick goes on.
+    Goes,
+    /// A stop that has time until all is over.
+    Stops,
+    /// Stops that only ask, until one says that it is over.
+    Asks,
+    /// A stop that runs out of time, another, and a free.
+    Abandons,
+    /// A free alone, which waits.
+    Frees,
+}
+
+/// A tick that waits for nothing never does, whichever lanes are slow; and it may be broken off wherever it is.
+#[test]
+fn a_tick_that_is_stuck_somewhere_is_gone_on_with_stopped_or_freed() {
+    for (place, session, pipeline) in PHASES {
+        for end in [End::Goes, End::Stops, End::Asks, End::Abandons, End::Frees] {
+            let case = format!("{place:?}, pipeline {pipeline}, {end:?}");
+            let works = Works::new(0);
+            let host = works.engine(&rte_engine_options { pipeline, ..on_threads(c"phase") });
+            attach(&host, 1, 10);
+            until("it steps", || tick(&host).sessions() == [1]);
+            let last = tick(&host).index_of(1).unwrap();
+            // HOT of the tick before must have passed, or it is what hangs.
+            until("HOT", || works.count(Place::Hot, 1) as u64 == host.info().ticks);
+            works.rule(place, session, Rule::Hold);
+            if place == Place::Seed {
+                attach(&host, 2, 20);
+            }
+            let mut came = Came::default();
+            let pop = |came: &mut Came| {
+                let more = pop_all(&host);
+                came.chunks.extend(more.chunks);
+                came.notices.extend(more.notices);
+            };
+            until("it hangs", || {
+                let status = tick_once(&host);
+                assert!(status >= OK);
+                pop(&mut came);
+                works.standing(place, session) == 1 && status == AGAIN
+            });
+            // As if the other lanes were slow, too.
+            prompt(&host, 1, 11);
+            let ticks = host.info().ticks;
+            (0..500).for_each(|_| assert_eq!(tick_once(&host), AGAIN, "{case}"));
+            assert_eq!(host.info().ticks, ticks, "{case}");
+            let named = format!("stage {} (first row {})", place.name(), session - 1);
+            match end {
+                End::Goes => {
+                    works.let_go();
+                    until("its next prompt", || {
+                        assert!(tick_once(&host) >= OK);
+                        pop(&mut came);
+                        came.chunks.iter().any(|(who, _, said)| (*who, said.prompt) == (1, 11))
+                    });
+                    assert_eq!(stop(&host, FOR_EVER), OK);
+                }
+                End::Stops => {
+                    let (status, words) = stop_with_words(&host, 1_000_000);
+                    assert!(status == TIMEOUT && words.contains(&named), "{case}: {words}");
+                    assert_eq!(tick_once(&host), CLOSED);
+                    works.let_go();
+                    assert_eq!(stop(&host, FOR_EVER), OK);
+                }
+                End::Asks => {
+                    (0..100).for_each(|_| assert_eq!(stop(&host, 0), TIMEOUT, "{case}"));
+                    works.let_go();
+                    until("it has stopped", || stop(&host, 0) == OK);
+                }
+                End::Abandons => {
+                    (0..3).for_each(|_| assert_eq!(stop(&host, 1), TIMEOUT, "{case}"));
+                    pop(&mut came);
+                    drop(host);
+                    assert_eq!(works.standing(place, session), 1, "{case}: free has waited");
+                    works.let_go();
+                    expect_no_threads(c"phase");
+                    works.expect_order();
+                    continue;
+                }
+                End::Frees => {
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| {
+                            std::thread::yield_now();
+                            works.let_go();
+                        });
+                        drop(host);
+                    });
+                    expect_no_threads(c"phase");
+                    assert_eq!(works.living(), 0, "{case}");
+                    works.expect_order();
+                    continue;
+                }
+            }
+            pop(&mut came);
+            let indices: Vec<u64> = came.chunks.iter().filter(|chunk| chunk.0 == 1).map(|chunk| chunk.1).collect();
+            let all: Vec<u64> = (last + 1..=last + indices.len() as u64).collect();
+            assert!(!all.is_empty() && indices == all, "{case}: {indices:?} after {last}");
+            assert_eq!(came.has(RTE_ATTACHED, 2), place == Place::Seed, "{case}: its seed has succeeded");
+            assert!(came.has(RTE_DETACHED, 1) && came.has(RTE_DETACHED, 2) == (place == Place::Seed), "{case}");
+            expect_no_threads(c"phase");
+            assert_eq!(works.living(), 0, "{case}");
+            works.expect_order();
         }
     }
 }

@@ -83,7 +83,7 @@ fn nine_encodes_on_eight_lanes_hang_fail_and_leave_and_a_stop_names_one_of_them(
             drop(host);
             assert_eq!(works.standing(Place::Encode, 1), 1, "free has not waited");
             works.let_go();
-            until("all is over", || threads(c"nine") == 0);
+            expect_no_threads(c"nine");
             continue;
         }
         works.let_go();
@@ -97,7 +97,7 @@ fn nine_encodes_on_eight_lanes_hang_fail_and_leave_and_a_stop_names_one_of_them(
             came.told().iter().filter(|told| told.0 == RTE_REJECTED).map(|told| told.1).collect::<Vec<_>>(),
             [6]
         );
-        assert_eq!(threads(c"nine"), 0);
+        expect_no_threads(c"nine");
         // A detach that fails is not tried again, and its row is free: the model keeps what it kept.
         assert_eq!(works.living(), if round % 2 == 0 { 9 } else { 0 });
         works.expect_order();
@@ -149,7 +149,8 @@ fn nine_encodes_on_eight_lanes_come_to_what_each_of_them_came_to() {
     assert_eq!(host.info().quarantined, 3);
     works.forget_all();
     assert_eq!(stop(&host, FOR_EVER), OK);
-    assert_eq!((works.living(), threads(c"ninth")), (0, 0));
+    expect_no_threads(c"ninth");
+    assert_eq!(works.living(), 0);
     works.expect_order();
 }
 

@@ -148,3 +148,8 @@ pub fn threads(name: &CStr) -> usize {
     let names = tasks.filter_map(|comm| std::fs::read_to_string(comm).ok());
     names.filter(|comm| comm.trim_end() == name || comm.starts_with(&format!("{name} "))).count()
 }
+
+/// All threads of an engine with this name have ended. (One that was joined is seen for a moment still.)
+pub fn expect_no_threads(name: &CStr) {
+    until("its threads have ended", || threads(name) == 0);
+}

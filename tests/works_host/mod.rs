@@ -7,6 +7,7 @@
 pub mod host;
 
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::*;
@@ -90,6 +91,8 @@ struct State {
 pub struct Works {
     state: Mutex<State>,
     changed: Condvar,
+    /// Calls that have begun and not returned.
+    inside: AtomicUsize,
     traffic: Traffic,
     flags: u32,
     is_seeded: bool,
@@ -107,8 +110,8 @@ impl Works {
     }
 
     fn build(flags: u32, is_seeded: bool) -> &'static Works {
-        let (state, changed) = Default::default();
-        Box::leak(Box::new(Works { state, changed, traffic: Traffic::new(true), flags, is_seeded }))
+        let (state, changed, inside) = Default::default();
+        Box::leak(Box::new(Works { state, changed, inside, traffic: Traffic::new(true), flags, is_seeded }))
     }
 
     /// An engine of it, free-running unless the host ticks.
@@ -183,6 +186,11 @@ impl Works {
         state.calls.iter().filter(|(at, whose)| *at == place && whose.contains(&session)).count()
     }
 
+    /// Calls that have begun and not returned.
+    pub fn inside(&self) -> usize {
+        self.inside.load(SeqCst)
+    }
+
     /// Pointers of its own that came back.
     pub fn returned(&self) -> u64 {
         self.state().returned
@@ -213,7 +221,10 @@ impl Works {
             Place::Hot => Errand::Hot,
             Place::Deferred => Errand::Deferred,
         };
-        self.traffic.visit(Some(errand), &mut batch, |batch| self.work(place, batch))
+        self.inside.fetch_add(1, SeqCst);
+        let status = self.traffic.visit(Some(errand), &mut batch, |batch| self.work(place, batch));
+        self.inside.fetch_sub(1, SeqCst);
+        status
     }
 
     fn work(&self, place: Place, batch: &mut Batch) -> i32 {
