@@ -63,6 +63,36 @@ fn a_row_that_fails_just_when_its_session_starts_anew_does_not_fail_the_new_life
     }
 }
 
+/// Of a model whose rows need no first state: nothing else stands between the two.
+#[test]
+fn a_prompt_of_a_new_life_is_not_encoded_while_the_old_one_is_being_detached() {
+    for (is_seeded, leave) in [(false, RTE_RESET), (false, RTE_DETACH), (true, RTE_RESET)] {
+        let works = if is_seeded { Works::new(0) } else { Works::without_seed(0) };
+        let host = works.engine(&on_threads(c"turn"));
+        attach(&host, 1, 10);
+        until("it steps", || tick(&host).sessions() == [1]);
+        works.rule(Place::Detach, 1, Rule::Hold);
+        send(&host, leave, 1);
+        if leave == RTE_DETACH {
+            attach(&host, 1, 10);
+        }
+        prompt(&host, 1, 11);
+        until("its detach hangs", || {
+            assert!(tick_once(&host) >= OK);
+            works.standing(Place::Detach, 1) == 1
+        });
+        (0..500).for_each(|_| assert!(tick_once(&host) >= OK));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert_eq!((works.standing(Place::Detach, 1), works.inside()), (1, 1), "seeded: {is_seeded}");
+        works.let_go();
+        until("it steps with its prompt", || {
+            tick(&host).chunks.iter().any(|(session, _, said)| (*session, said.prompt) == (1, 11))
+        });
+        assert_eq!(stop(&host, FOR_EVER), OK);
+        works.expect_order();
+    }
+}
+
 // ---- a stop while something hangs
 
 /// A resident, and one whose seed aside hangs.
@@ -383,7 +413,7 @@ fn a_tick_that_is_stuck_somewhere_is_gone_on_with_stopped_or_freed() {
                 let status = tick_once(&host);
                 assert!(status >= OK);
                 pop(&mut came);
-                works.standing(place, session) == 1 && status == AGAIN
+                works.standing(place, session) == 1 && works.inside() == 1 && status == AGAIN
             });
             // As if the other lanes were slow, too.
             prompt(&host, 1, 11);

@@ -205,7 +205,8 @@ impl Cohort {
         let newest = |of: fn(&RowFences) -> Option<Fence>| {
             members.iter().filter_map(|row| of(&fences[row.at()])).max_by_key(|fence| fence.sequence)
         };
-        let after = [newest(|fences| fences.hot), newest(|fences| fences.deferred)];
+        // Of a life that needed no seed and has made no step: what its row was last in on that lane is another's `detach`.
+        let after = [newest(|fences| fences.hot.or(fences.detach)), newest(|fences| fences.deferred)];
         let fence = self.lanes.submit(Work { lane: Lane::Encode, calls: Calls::Stages, batch, after });
         members.iter().for_each(|row| fences[row.at()].encode = Some(fence));
         let encode = self.note_encode(fence);
