@@ -83,7 +83,8 @@ struct State {
     calls: Vec<(Place, Vec<u64>)>,
     homes: [Home; ROWS],
     complaints: Vec<String>,
-    /// Pointers of its own that came back; and the outputs that were handed to the host.
+    /// Pointers of its own that were chunks', and those that came back.
+    given: u64,
     returned: u64,
 }
 
@@ -191,7 +192,12 @@ impl Works {
         self.inside.load(SeqCst)
     }
 
-    /// Pointers of its own that came back.
+    /// Pointers of its own that are chunks', or were.
+    pub fn given(&self) -> u64 {
+        self.state().given
+    }
+
+    /// Those that came back.
     pub fn returned(&self) -> u64 {
         self.state().returned
     }
@@ -283,6 +289,7 @@ impl Works {
             Place::Detach => home.generation = 0,
             Place::Deferred => {
                 let said = home.latents[slot];
+                state.given += u64::from(self.flags & RTE_MODEL_OWN_OUTPUT != 0);
                 self.give(batch, member, said);
             }
         }
