@@ -43,6 +43,8 @@ pub enum Shape {
     Aside,
     /// They do, and a life ends without a call.
     AsideWithoutDetach,
+    /// Rows need no seed.
+    WithoutSeed,
     /// Outputs stay on the device.
     Device,
     DeviceWithPointers,
@@ -98,6 +100,9 @@ dependencies! {
 
     /// A seed on the ENCODE lane waits for the `detach` of the life before.
     DetachBeforeSeed => without_detach_before_seed,
+
+    /// The first ENCODE of a life that needed no seed waits for the `detach` of the life before.
+    DetachBeforeEncode => without_detach_before_encode,
 
     // ---- a row's next life
     /// `detach` waits for the row's HOT: on the same lane. All that touches a row in its HOT is submitted before its
@@ -218,7 +223,7 @@ impl Dependency {
     pub fn removal(self) -> Removal {
         use Expected::{Found, Implied};
         use Shape::{Any, Aside, AsideWithoutDetach, Device, DeviceAlone, DeviceWithDeferred, DeviceWithoutDeferred};
-        use Shape::{DeviceWithPointers, Streams, StreamsWithPointers, WithDeferred, WithoutDeferred};
+        use Shape::{DeviceWithPointers, Streams, StreamsWithPointers, WithDeferred, WithoutDeferred, WithoutSeed};
         let (lie, shape, expected) = match self {
             Dependency::HotBeforeDeferred => (Lie::After(Deed::Deferred, Lane::Hot), WithDeferred, Found(is_latent)),
             Dependency::RowHotBeforeEncode => (Lie::After(Deed::Encode, Lane::Hot), Any, Found(is_conditioning)),
@@ -226,6 +231,7 @@ impl Dependency {
                 (Lie::After(Deed::Encode, Lane::Deferred), WithDeferred, Found(is_conditioning))
             }
             Dependency::DetachBeforeSeed => (Lie::After(Deed::Seed, Lane::Hot), Aside, Found(is_turnover)),
+            Dependency::DetachBeforeEncode => (Lie::After(Deed::Encode, Lane::Hot), WithoutSeed, Found(is_turnover)),
             Dependency::RowHotBeforeDetach => (Lie::Passed(Deed::Hot), WithDeferred, Implied),
             Dependency::RowHotBeforeSeed => (Lie::Passed(Deed::Hot), AsideWithoutDetach, Found(is_of_old_life)),
             Dependency::RowDeferredBeforeDetach => (Lie::Over(Deed::Deferred), WithDeferred, Found(is_after_detach)),
@@ -282,12 +288,16 @@ impl Removal {
     pub fn options(&self, seed: u64) -> Options {
         let options =
             Options { statuses: Statuses::AtReturn, on_device: false, owns_outputs: false, ..Options::of(seed) };
+        let options = Options { has_seed: true, ..options };
         let device = Options { on_device: true, has_streams: true, ..options.clone() };
         match self.shape {
             Shape::Any => Options { has_detach: true, ..options },
             Shape::WithDeferred => Options { has_deferred: true, has_detach: true, ..options },
             Shape::WithoutDeferred => Options { has_deferred: false, ..options },
             Shape::Aside => Options { seeds_aside: true, has_detach: true, ..options },
+            Shape::WithoutSeed => {
+                Options { has_encode: true, seeds_aside: false, has_seed: false, has_detach: true, ..options }
+            }
             Shape::AsideWithoutDetach => {
                 Options { has_deferred: true, seeds_aside: true, has_detach: false, ..options }
             }

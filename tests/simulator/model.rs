@@ -68,7 +68,7 @@ impl SimModel {
             outputs_block: false,
             keys: Keys::new(keys),
             stages: stages.into(),
-            hooks: Hooks { ready: true, seed: true, detach: options.has_detach, finalize: true },
+            hooks: Hooks { ready: true, seed: options.has_seed, detach: options.has_detach, finalize: true },
         };
         let random = Random::stream(options.seed, 2);
         let luck = Luck { random, whole: options.whole_failures, row: options.row_failures };

@@ -32,6 +32,8 @@ pub struct Options {
     pub is_pipelined: bool,
     pub is_retry_safe: bool,
     pub seeds_aside: bool,
+    /// The model has a `seed` hook; else its rows need no first state.
+    pub has_seed: bool,
     /// The model has a `detach` hook.
     pub has_detach: bool,
     pub is_dense: bool,
@@ -70,6 +72,7 @@ impl Options {
             is_pipelined: !random.once_in(3),
             is_retry_safe: random.once_in(2),
             seeds_aside: random.once_in(4),
+            has_seed: true,
             has_detach: true,
             is_dense: random.once_in(3),
             statuses: if random.once_in(4) { Statuses::AtFence } else { Statuses::AtReturn },
@@ -86,6 +89,11 @@ impl Options {
             outliving: random.below(4) as usize,
             owns_outputs: random.once_in(2),
         };
-        Options { has_streams: options.has_streams || options.on_device, has_detach: !random.once_in(4), ..options }
+        Options {
+            has_streams: options.has_streams || options.on_device,
+            has_detach: !random.once_in(4),
+            has_seed: options.seeds_aside || !random.once_in(4),
+            ..options
+        }
     }
 }

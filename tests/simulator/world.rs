@@ -152,6 +152,9 @@ struct Place {
 /// Which chunk: session, generation, index.
 pub type Content = (u64, u64, u64);
 
+/// What a row that needed no seed was made of: whatever its first step finds.
+const ANY: u64 = u64::MAX;
+
 /// What is in a buffer that is being written.
 const TORN: Content = (0, 0, u64::MAX);
 
@@ -189,7 +192,8 @@ pub struct World {
     is_honest: bool,
     /// Chunks may come out before they are complete.
     on_device: bool,
-    /// Lives end without a call.
+    /// Lives begin, and end, with a call.
+    has_seed: bool,
     has_detach: bool,
     running: u32,
     /// What the call that runs now records.
@@ -215,6 +219,7 @@ impl World {
             indices: HashMap::new(),
             is_honest,
             on_device: options.on_device,
+            has_seed: options.has_seed,
             has_detach: options.has_detach,
             running: 0,
             record: Record::default(),
@@ -329,7 +334,19 @@ impl World {
         }
     }
 
+    /// A life that needs no seed begins with the first work on its row.
+    fn begin_life(&mut self, touch: &Touch) {
+        let place = &mut self.places[touch.row];
+        if self.has_seed || place.newest >= touch.generation {
+            return;
+        }
+        let owner = place.owner.replace(touch.generation);
+        (place.newest, place.conditioning) = (touch.generation, ANY);
+        self.require(owner.is_none() || !self.has_detach, Violation::Turnover);
+    }
+
     fn look_at_life(&mut self, touch: &Touch) {
+        self.begin_life(touch);
         let place = &self.places[touch.row];
         let (owner, newest) = (place.owner, place.newest);
         match touch.deed {
@@ -344,9 +361,13 @@ impl World {
     }
 
     fn look_at_contents(&mut self, touch: &Touch, slot: u32) {
-        let place = &self.places[touch.row];
+        let place = &mut self.places[touch.row];
+        let is_step = matches!(touch.deed, Deed::Hot | Deed::Deferred);
+        if is_step && place.conditioning == ANY {
+            place.conditioning = touch.heavy;
+        }
         let (conditioning, latent) = (place.conditioning, place.latents[slot as usize]);
-        if matches!(touch.deed, Deed::Hot | Deed::Deferred) {
+        if is_step {
             self.require(conditioning == touch.heavy, Violation::Conditioning);
         }
         if touch.deed == Deed::Deferred {
