@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use driver::*;
 use rte::abi::log::RTE_LOG_DEBUG;
 use works_host::host::*;
-use works_host::{FAILED, Place, Rule, Works};
+use works_host::{FAILED, Place, Rule, Working, Works};
 
 // ---- what is seen of a call when its rows have others already
 
@@ -96,7 +96,7 @@ fn a_prompt_of_a_new_life_is_not_encoded_while_the_old_one_is_being_detached() {
 // ---- a stop while something hangs
 
 /// A resident, and one whose seed aside hangs.
-fn behind_a_seed_aside(works: &'static Works, options: &rte_engine_options) -> Host {
+fn behind_a_seed_aside(works: &'static Works, options: &rte_engine_options) -> Working {
     let host = works.engine(options);
     attach(&host, 1, 10);
     until("the resident steps", || tick(&host).sessions() == [1]);
@@ -477,5 +477,48 @@ fn a_tick_that_is_stuck_somewhere_is_gone_on_with_stopped_or_freed() {
             assert_eq!(works.living(), 0, "{case}");
             works.expect_order();
         }
+    }
+}
+
+// ---- an engine that has nothing to do but to wait
+
+/// Nobody tells when a gate opens: it is asked, also while a call that nobody waits for goes on.
+#[test]
+fn a_gate_that_opens_while_an_encode_or_a_seed_aside_hangs_lets_its_session_in() {
+    for place in [Place::Encode, Place::Seed, Place::Detach] {
+        let works = Works::gated(if place == Place::Seed { RTE_MODEL_SEED_ASIDE } else { 0 });
+        let host = works.engine(&rte_engine_options { encode_lanes: 2, ..on_threads(c"gate") });
+        start(&host);
+        works.open_gate(true);
+        works.rule(place, 1, Rule::Hold);
+        attach(&host, 1, 10);
+        if place != Place::Seed {
+            until("it steps", || !pop_all(&host).chunks.is_empty());
+        }
+        match place {
+            Place::Encode => prompt(&host, 1, 11),
+            Place::Detach => send(&host, RTE_DETACH, 1),
+            _ => {}
+        }
+        until("it hangs", || works.standing(place, 1) == 1 && host.info().live == 0);
+        works.open_gate(false);
+        let asked = works.asked();
+        attach(&host, 2, 20);
+        until("the gate is asked", || works.asked() > asked);
+        let ticks = host.info().ticks;
+        until("that tick is over", || host.info().ticks > ticks || host.info().pending > 0);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        works.open_gate(true);
+        if place == Place::Detach {
+            // Its seed is behind what hangs: but it is let in.
+            let asked = works.asked();
+            until("it is let in", || works.asked() > asked);
+        } else {
+            until(&format!("2 steps while {place:?} of 1 hangs"), || pop_all(&host).sessions().contains(&2));
+        }
+        assert_eq!(works.standing(place, 1), 1);
+        works.let_go();
+        assert_eq!(stop(&host, FOR_EVER), OK);
+        works.expect_order();
     }
 }

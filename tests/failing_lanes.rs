@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use driver::*;
 use works_host::host::*;
-use works_host::{FAILED, Place, Rule, Said, Works};
+use works_host::{FAILED, Place, Rule, Said, Working, Works};
 
 fn options(pipeline: u32) -> rte_engine_options {
     rte_engine_options { pipeline, ..on_threads(c"fails") }
@@ -22,7 +22,7 @@ fn await_hot(works: &Works, host: &Host, sessions: &[u64]) {
 }
 
 /// An engine with these sessions, each of which steps.
-fn stepping(works: &'static Works, options: &rte_engine_options, sessions: &[u64]) -> Host {
+fn stepping(works: &'static Works, options: &rte_engine_options, sessions: &[u64]) -> Working {
     let host = works.engine(options);
     sessions.iter().for_each(|session| attach(&host, *session, 10 * session));
     until("all step", || tick(&host).sessions() == sessions);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use driver::*;
 use works_host::host::*;
-use works_host::{FAILED, Place, ROWS, Rule, Works};
+use works_host::{FAILED, Place, ROWS, Rule, Working, Works};
 
 /// Random storms, if the environment says nothing else.
 const STORMS: u64 = 400;
@@ -166,7 +166,7 @@ fn storm(seed: u64) -> (u64, u64) {
 }
 
 /// Ends it, this way or that. Whether it was left to what hangs.
-fn end(random: &mut Random, works: &'static Works, host: Host, lives: &mut Lives) -> bool {
+fn end(random: &mut Random, works: &'static Works, host: Working, lives: &mut Lives) -> bool {
     for _ in 0..random.below(3) {
         let status = stop(&host, random.of(&[0, 1, 200_000]));
         assert!(status == OK || status == TIMEOUT, "{status}");

@@ -13,7 +13,7 @@ pub enum Outlook {
         wakes: bool,
     },
     /// Only the model's `ready` is waited for, or a consumer that tells nobody: it holds all buffers of a session that waits
-    /// for one.
+    /// for one. Beside it, at most, fences that tell.
     Gate,
     /// Only consumers are waited for, and they tell.
     Held,
@@ -32,19 +32,22 @@ impl Cohort {
         if can_step || self.can_resume() {
             return Outlook::Step;
         }
+        // What tells nobody when it comes to be so.
+        let has_gate = is_pending || self.awaits_release();
         if !self.asides.is_empty()
             || !self.encodes.is_empty()
             || !self.errands.is_empty()
             || !self.arena.by.retiring.is_empty()
         {
             // Nobody tells of a fence that has passed already: on inline lanes all have.
-            return if self.has_fence_passed() {
-                Outlook::Step
-            } else {
-                Outlook::Fences { wakes: self.lanes.wakes() && !self.awaits_release() }
+            let wakes = self.lanes.wakes();
+            return match self.has_fence_passed() {
+                true => Outlook::Step,
+                false if has_gate && wakes => Outlook::Gate,
+                false => Outlook::Fences { wakes },
             };
         }
-        if is_pending || self.awaits_release() {
+        if has_gate {
             Outlook::Gate
         } else if self.arena.held.is_empty() {
             Outlook::Nothing

@@ -7,7 +7,7 @@
 pub mod host;
 
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::*;
@@ -50,6 +50,30 @@ pub enum Rule {
     FailWhole(i32),
     /// That row fails alone.
     FailRow(i32),
+}
+
+/// An engine of it. Where a test fails, nobody stands still any more when it is freed.
+pub struct Working {
+    /// Dropped first.
+    _opener: Opener,
+    host: Host,
+}
+
+struct Opener(&'static Works);
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.forget_all();
+        }
+    }
+}
+
+impl std::ops::Deref for Working {
+    type Target = Host;
+    fn deref(&self) -> &Host {
+        &self.host
+    }
 }
 
 /// What a chunk says.
@@ -97,26 +121,45 @@ pub struct Works {
     traffic: Traffic,
     flags: u32,
     is_seeded: bool,
+    has_gate: bool,
+    is_open: AtomicBool,
+    /// How often the gate was asked.
+    asked: AtomicUsize,
 }
 
 impl Works {
     /// With these flags of a model.
     pub fn new(flags: u32) -> &'static Works {
-        Works::build(flags, true)
+        Works::build(flags, true, false)
     }
 
     /// Its rows need no first state.
     pub fn without_seed(flags: u32) -> &'static Works {
-        Works::build(flags, false)
+        Works::build(flags, false, false)
     }
 
-    fn build(flags: u32, is_seeded: bool) -> &'static Works {
-        let (state, changed, inside) = Default::default();
-        Box::leak(Box::new(Works { state, changed, inside, traffic: Traffic::new(true), flags, is_seeded }))
+    /// Its sessions are let in while a gate is open.
+    pub fn gated(flags: u32) -> &'static Works {
+        Works::build(flags, true, true)
+    }
+
+    fn build(flags: u32, is_seeded: bool, has_gate: bool) -> &'static Works {
+        let (state, changed, inside, is_open, asked) = Default::default();
+        Box::leak(Box::new(Works {
+            state,
+            changed,
+            inside,
+            traffic: Traffic::new(true),
+            flags,
+            is_seeded,
+            has_gate,
+            is_open,
+            asked,
+        }))
     }
 
     /// An engine of it, free-running unless the host ticks.
-    pub fn engine(&'static self, options: &rte_engine_options) -> Host {
+    pub fn engine(&'static self, options: &rte_engine_options) -> Working {
         let named = |name: &'static std::ffi::CStr, stage| rte_stage { name: name.as_ptr(), ..stage };
         let stages = [
             named(c"hot", stage(RTE_HOT, hot)),
@@ -133,12 +176,13 @@ impl Works {
             flags: self.flags,
             keys: keys.as_ptr(),
             key_count: keys.len() as u32,
+            ready: self.has_gate.then_some(ready as _),
             seed: self.is_seeded.then_some(seed as _),
             detach: Some(detach),
             release_output: owns.then_some(take_back as _),
             ..model(&stages, ROWS as u32, size_of::<Said>())
         };
-        Host::new(&model, options)
+        Working { _opener: Opener(self), host: Host::new(&model, options) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -185,6 +229,16 @@ impl Works {
     pub fn count(&self, place: Place, session: u64) -> usize {
         let state = self.state();
         state.calls.iter().filter(|(at, whose)| *at == place && whose.contains(&session)).count()
+    }
+
+    /// Opens the gate, or closes it.
+    pub fn open_gate(&self, is_open: bool) {
+        self.is_open.store(is_open, SeqCst);
+    }
+
+    /// How often it was asked whether it is open.
+    pub fn asked(&self) -> usize {
+        self.asked.load(SeqCst)
     }
 
     /// Calls that have begun and not returned.
@@ -329,6 +383,14 @@ callbacks!(
     encode: Place::Encode,
     detach: Place::Detach
 );
+
+unsafe extern "C-unwind" fn ready(user: *mut c_void, _: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the model is never freed.
+    let works = unsafe { &*user.cast::<Works>() };
+    let is_open = works.is_open.load(SeqCst);
+    works.asked.fetch_add(1, SeqCst);
+    if is_open { 0 } else { rte_status_code::RTE_AGAIN as i32 }
+}
 
 unsafe extern "C-unwind" fn take_back(user: *mut c_void, output: *mut c_void) {
     // SAFETY: the model is never freed; the pointer is one of `give`, and comes back once.
