@@ -65,12 +65,10 @@ impl<T: Copy> Shelf<T> {
     }
 
     fn take_place(&self) -> usize {
-        loop {
-            // None: others have taken and given back places behind our look; each time they got on.
-            if let Some(Row(place)) = self.free.take() {
-                return place as usize;
-            }
-        }
+        // None: others have taken and given back places behind our look; each time they got on.
+        let mut looks = (0..LOOKS).map(|_| self.free.take());
+        let Row(place) = looks.find_map(|place| place).expect("a free place: whoever pushes has paid for it");
+        place as usize
     }
 
     /// Takes the oldest value. [`Take::Busy`]: who pushes it is in the middle of that.
@@ -130,6 +128,8 @@ impl<T: Copy> Shelf<T> {
     }
 }
 
+/// More of them in vain are no bad luck: somebody did not pay. The engine ends of that, and does not hang.
+const LOOKS: u32 = 1_000_000;
 const UPPER: u64 = !0 << 32;
 
 /// What the word of `position` says of it. Those of earlier rounds differ: a round is shorter than the half word.
