@@ -425,3 +425,55 @@ fn what_cannot_be_is_refused_and_leaves_nothing_behind() {
     let counts = nursery.counts();
     assert_eq!((counts.made, counts.destroyed), (4, 4));
 }
+
+/// As many as an arena may be expected to have, and as few: pushes come in portions that the inbox takes.
+#[test]
+fn a_replica_of_1_and_of_4096_rows_says_what_the_batched_one_says() {
+    for (rows, is_dense) in [(1, false), (1, true), (4096, false), (4096, true)] {
+        let makes = AtomicU64::new(0);
+        let (lanes, pipeline) = (RTE_LANES_INLINE, RTE_PIPELINE_ON);
+        let setup = Setup { rows, lanes, pipeline, flags: 0, is_dense };
+        let mut runs = setup.runs(&makes);
+        for run in &mut runs {
+            let send = |kind, flags, session: u64| {
+                let number = (session as i64 * 3).to_ne_bytes();
+                let values = [value(RTE_REFERENCE_ACTION, &number)];
+                let values = if [RTE_ATTACH, RTE_ACTION].contains(&kind) { &values[..] } else { &[] };
+                assert_eq!(run.host.push(rte_message { flags, tag: session, ..message(kind, session) }, values), 0);
+            };
+            let of_each = |kind: u32, flags: u32, step: usize| {
+                for (at, session) in (0..u64::from(rows) + 1).step_by(step).enumerate() {
+                    send(kind, flags, session);
+                    if at % 256 == 255 {
+                        assert_eq!(run.host.tick(), 0);
+                    }
+                }
+                assert_eq!(run.host.tick(), 0);
+            };
+            let mut outputs = Vec::new();
+            for (kind, flags, step) in [
+                (RTE_ATTACH, 0, 1),
+                (RTE_ACTION, 0, 2),
+                (RTE_DETACH, RTE_DRAIN, 3),
+                (RTE_RESET, 0, 5),
+                (RTE_DETACH, 0, 7),
+                (RTE_ATTACH, 0, 3),
+            ] {
+                of_each(kind, flags, step);
+                run.host.pop_all(|output| {
+                    let byte = match output.size {
+                        0 => Vec::new(),
+                        // SAFETY: the chunk of an output that is not released yet.
+                        size => unsafe { std::slice::from_raw_parts(output.data.cast::<u8>(), size) }.to_vec(),
+                    };
+                    outputs.push((*output, byte));
+                });
+            }
+            run.outputs = outputs;
+        }
+        let [batched, replica] = runs.each_ref().map(Run::said);
+        assert_eq!(batched.len(), replica.len());
+        (0..batched.len()).for_each(|at| assert_eq!(batched[at], replica[at], "output {at} of {rows} rows"));
+        assert!(makes.load(SeqCst) <= u64::from(rows) && batched.len() > rows as usize * 3, "{}", batched.len());
+    }
+}
