@@ -8,37 +8,19 @@
 
 mod driver;
 mod host;
+mod random;
 mod works_host;
 
 use std::collections::BTreeMap;
 
 use driver::*;
+use random::Random;
 use works_host::host::*;
 use works_host::{FAILED, Place, ROWS, Rule, Working, Works};
 
 /// Random storms, if the environment says nothing else.
 const STORMS: u64 = 400;
 const SESSIONS: u64 = ROWS as u64 + 2;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % count
-    }
-
-    fn once_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn of<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len() as u64) as usize]
-    }
-}
 
 /// What a life was told until now, and its newest chunk.
 #[derive(Default, Debug)]
@@ -94,11 +76,11 @@ fn push(random: &mut Random, host: &Host, number: u64) {
     let session = 1 + random.below(SESSIONS);
     let (kind, flags) = match random.below(24) {
         0..6 => (RTE_ATTACH, 0),
-        6..8 => (RTE_DETACH, random.of(&[0, RTE_DRAIN])),
+        6..8 => (RTE_DETACH, random.pick(&[0, RTE_DRAIN])),
         8..10 => (RTE_RESET, 0),
         10 => (RTE_PAUSE, 0),
         11..13 => (RTE_RESUME, 0),
-        _ => (RTE_ACTION, random.of(&[0, RTE_PARTIAL])),
+        _ => (RTE_ACTION, random.pick(&[0, RTE_PARTIAL])),
     };
     let content = (random.below(4) + 1).to_ne_bytes();
     let has_value = !matches!(kind, RTE_DETACH | RTE_PAUSE | RTE_RESUME) && !random.once_in(3);
@@ -112,7 +94,7 @@ fn push(random: &mut Random, host: &Host, number: u64) {
 
 /// Calls begin to hang or fail, or no longer do.
 fn disturb(random: &mut Random, works: &Works) {
-    let (place, session) = (random.of(&Place::ALL), 1 + random.below(SESSIONS));
+    let (place, session) = (random.pick(&Place::ALL), 1 + random.below(SESSIONS));
     match random.below(8) {
         0 => works.rule(place, session, Rule::Hold),
         1 if place != Place::Detach => works.rule(place, session, Rule::FailWhole(FAILED)),
@@ -125,17 +107,17 @@ fn disturb(random: &mut Random, works: &Works) {
 }
 
 fn storm(seed: u64) -> (u64, u64) {
-    let mut random = Random(seed);
-    let mut flags = random.of(&[0, RTE_MODEL_RETRY_SAFE]) | random.of(&[0, RTE_MODEL_SEED_ASIDE]);
-    flags |= random.of(&[0, 0, RTE_MODEL_OWN_OUTPUT]) | random.of(&[0, 0, RTE_MODEL_DENSE]);
+    let mut random = Random::new(seed);
+    let mut flags = random.pick(&[0, RTE_MODEL_RETRY_SAFE]) | random.pick(&[0, RTE_MODEL_SEED_ASIDE]);
+    flags |= random.pick(&[0, 0, RTE_MODEL_OWN_OUTPUT]) | random.pick(&[0, 0, RTE_MODEL_DENSE]);
     let is_seeded = !random.once_in(6);
     let works = if is_seeded { Works::new(flags) } else { Works::without_seed(flags & !RTE_MODEL_SEED_ASIDE) };
     let options = rte_engine_options {
         encode_lanes: 1 + random.below(4) as u32,
-        pipeline: random.of(&[RTE_PIPELINE_ON, RTE_PIPELINE_OFF]),
-        outbox_policy: random.of(&[RTE_DROP_OLDEST, RTE_DROP_NEWEST, RTE_HOLD]),
+        pipeline: random.pick(&[RTE_PIPELINE_ON, RTE_PIPELINE_OFF]),
+        outbox_policy: random.pick(&[RTE_DROP_OLDEST, RTE_DROP_NEWEST, RTE_HOLD]),
         outbox_depth: 1 + random.below(4) as u32,
-        spin_ns: random.of(&[0, 0, 20_000]),
+        spin_ns: random.pick(&[0, 0, 20_000]),
         ..on_threads(c"storm")
     };
     let host = works.engine(&options);
@@ -168,7 +150,7 @@ fn storm(seed: u64) -> (u64, u64) {
 /// Ends it, this way or that. Whether it was left to what hangs.
 fn end(random: &mut Random, works: &'static Works, host: Working, lives: &mut Lives) -> bool {
     for _ in 0..random.below(3) {
-        let status = stop(&host, random.of(&[0, 1, 200_000]));
+        let status = stop(&host, random.pick(&[0, 1, 200_000]));
         assert!(status == OK || status == TIMEOUT, "{status}");
         lives.pop(&host);
     }

@@ -2,11 +2,13 @@
 //! does it, and whatever else happened to the session meanwhile.
 
 mod driver;
+mod random;
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use driver::*;
+use random::Random;
 
 const SESSIONS: u64 = 2;
 /// What takes so long hangs.
@@ -106,23 +108,20 @@ fn run(depth: u32, held: u32, pipeline: u32, lanes: u32, seed: u64) {
     (0..SESSIONS).for_each(|session| bench.send(RTE_ATTACH, 0, session));
     // SAFETY: the engine lives.
     assert_eq!(unsafe { rte_engine_start(bench.host.engine, std::ptr::null_mut()) }, 0);
-    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = Random::new(seed);
     for _ in 0..150 {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let session = random >> 20 & 1;
+        let session = random.below(SESSIONS);
         let is_full = |bench: &Bench| {
             let queued = bench.session(session).map_or(0, |info| info.queued);
             queued == depth.into() || bench.kept.len() >= held as usize
         };
-        if random >> 30 & 1 == 0 {
+        if random.once_in(2) {
             bench.until("a full ring", is_full);
         }
-        if random >> 31 & 1 == 0 {
+        if random.once_in(2) {
             bench.until("a rest", |bench| bench.host.info().held > 0 || !bench.kept.is_empty());
         }
-        match random >> 40 & 7 {
+        match random.below(8) {
             0 | 1 => {
                 bench.pop(false);
             }
