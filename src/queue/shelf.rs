@@ -10,11 +10,9 @@ use std::mem::MaybeUninit;
 
 use crossbeam_utils::CachePadded;
 
-use super::ready::Ready;
 use super::ring::Take;
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::word::Row;
 
 /// See the module's comment.
 pub struct Shelf<T> {
@@ -25,8 +23,11 @@ pub struct Shelf<T> {
     /// By position: the position and one (upper half), and the place that was filled (lower half).
     turns: Box<[AtomicU64]>,
     places: Box<[UnsafeCell<MaybeUninit<T>>]>,
-    /// The places that nobody has.
-    free: Ready,
+    /// The places that nobody has: one bit a place. No summary of them: in the middle of changing one, a thread that stands
+    /// still would hide places from others.
+    free: Box<[AtomicU64]>,
+    /// Which word of `free` had a place last.
+    hint: AtomicUsize,
 }
 
 // SAFETY: a place is written by who took it from `free`, and read once by who claimed its position.
@@ -37,14 +38,14 @@ unsafe impl<T: Send> Send for Shelf<T> {}
 impl<T: Copy> Shelf<T> {
     /// `count` places, of which each push needs one.
     pub fn new(count: usize) -> Shelf<T> {
-        let free = Ready::new(count as u32);
-        (0..count as u32).for_each(|place| free.set(Row(place)));
+        let of_word = |word: usize| !0 >> (64 - (count - word * 64).min(64));
         Shelf {
             tail: CachePadded::new(AtomicUsize::new(0)),
             head: CachePadded::new(AtomicUsize::new(0)),
             turns: (0..count.next_power_of_two()).map(|_| AtomicU64::new(0)).collect(),
             places: (0..count).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
-            free,
+            free: (0..count.div_ceil(64)).map(|word| AtomicU64::new(of_word(word))).collect(),
+            hint: AtomicUsize::new(0),
         }
     }
 
@@ -58,7 +59,8 @@ impl<T: Copy> Shelf<T> {
         let place = self.take_place();
         // SAFETY: the place is ours until its position is told.
         self.places[place].with_mut(|cell| unsafe { (*cell).write(value) });
-        // Whoever had the place before has moved `head` before it was free: what is overwritten was taken.
+        // Whoever had the place before has moved `head` before it was free: fewer than all places are between the two, so
+        // what is overwritten was taken.
         let position = self.tail.fetch_add(1, Ordering::SeqCst);
         // Release: whoever sees the position sees the value.
         self.turn(position).store(upper(position) | place as u64, Ordering::Release);
@@ -66,9 +68,27 @@ impl<T: Copy> Shelf<T> {
 
     fn take_place(&self) -> usize {
         // None: others have taken and given back places behind our look; each time they got on.
-        let mut looks = (0..LOOKS).map(|_| self.free.take());
-        let Row(place) = looks.find_map(|place| place).expect("a free place: whoever pushes has paid for it");
-        place as usize
+        let mut looks = (0..LOOKS).map(|_| self.find_place());
+        looks.find_map(|place| place).expect("a free place: whoever pushes has paid for it")
+    }
+
+    fn find_place(&self) -> Option<usize> {
+        let hint = self.hint.load(Ordering::Relaxed);
+        let words = (0..self.free.len()).map(|ahead| (hint + ahead) % self.free.len());
+        for at in words {
+            let mut bits = self.free[at].load(Ordering::Relaxed);
+            while bits != 0 {
+                let bit = bits.trailing_zeros() as usize;
+                // Acquire: who gave it back has read what was there.
+                let before = self.free[at].fetch_and(!(1 << bit), Ordering::Acquire);
+                if before >> bit & 1 != 0 {
+                    self.hint.store(at, Ordering::Relaxed);
+                    return Some(at * 64 + bit);
+                }
+                bits = before;
+            }
+        }
+        None
     }
 
     /// Takes the oldest value. [`Take::Busy`]: who pushes it is in the middle of that.
@@ -89,10 +109,11 @@ impl<T: Copy> Shelf<T> {
             }
             match self.head.compare_exchange_weak(head, head.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => {
-                    let place = (turn & !UPPER) as u32;
+                    let place = (turn & !UPPER) as usize;
                     // SAFETY: the claim succeeded, so `turn` was that of our position: the place is filled, and ours.
-                    let value = self.places[place as usize].with(|cell| unsafe { (*cell).assume_init() });
-                    self.free.set(Row(place));
+                    let value = self.places[place].with(|cell| unsafe { (*cell).assume_init() });
+                    // Release: pairs with who takes it next, who also sees `head` moved.
+                    self.free[place / 64].fetch_or(1 << (place % 64), Ordering::Release);
                     return Take::Item(value);
                 }
                 Err(now) => head = now,
