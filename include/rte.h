@@ -440,8 +440,8 @@ typedef struct rte_batch {
     size_t *output_size;
     /// `model.frames_per_chunk` on entry.
     uint32_t *frames;
-    /// 0 on entry; anything else fails this row alone. detach: on entry why the life ended: 0 asked for, RTE_CLOSED stop,
-    /// else what had quarantined the row.
+    /// 0 on entry; anything else fails this row alone, RTE_ERR_DEAD too: as RTE_ERR_CALLBACK, for a stage says that it is dead by
+    /// returning that. detach: on entry why the life ended: 0 asked for, RTE_CLOSED stop, else what had quarantined the row.
     rte_status *status;
 } rte_batch;
 

@@ -480,9 +480,11 @@ impl Batch {
 
     // ---- after its calls
 
-    /// The stage said that the row at `at` failed. A number that is no status counts as CALLBACK.
+    /// The stage said that the row at `at` failed. A number that is no status counts as CALLBACK, and so does DEAD, which is
+    /// none of a row.
     pub fn failed(&self, at: usize) -> Option<Status> {
-        Status::of_callback(self.status[at]).err()
+        let status = Status::of_callback(self.status[at]).err()?;
+        Some(if status == Status::DEAD { Status::CALLBACK } else { status })
     }
 
     /// Whether a stage has said anything of any row.

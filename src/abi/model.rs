@@ -82,8 +82,8 @@ pub struct rte_batch {
     pub output_size: *mut usize,
     /// `model.frames_per_chunk` on entry.
     pub frames: *mut u32,
-    /// 0 on entry; anything else fails this row alone. detach: on entry why the life ended: 0 asked for, RTE_CLOSED stop,
-    /// else what had quarantined the row.
+    /// 0 on entry; anything else fails this row alone, RTE_ERR_DEAD too: as RTE_ERR_CALLBACK, for a stage says that it is dead by
+    /// returning that. detach: on entry why the life ended: 0 asked for, RTE_CLOSED stop, else what had quarantined the row.
     pub status: *mut rte_status,
 }
 
