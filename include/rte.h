@@ -280,7 +280,8 @@ typedef struct CUevent_st *rte_event;
 
 /// Nothing is lost: a session whose ring has no room for its next chunk sits out until its consumer has taken one. It is
 /// never more than outbox_depth chunks ahead of its consumer. (A consumer that keeps more than held_max outputs: until it
-/// has released one.) With `model.serve`: a push of a chunk that finds no room is refused with RTE_AGAIN.
+/// has released one.) With a pipeline the chunk in flight takes its place first, so a session with outbox_depth 1 steps in
+/// every second tick. With `model.serve`: a push of a chunk that finds no room is refused with RTE_AGAIN.
 #define RTE_HOLD 2
 
 /// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.

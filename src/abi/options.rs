@@ -43,7 +43,8 @@ pub const RTE_DROP_OLDEST: u32 = 0;
 pub const RTE_DROP_NEWEST: u32 = 1;
 /// Nothing is lost: a session whose ring has no room for its next chunk sits out until its consumer has taken one. It is
 /// never more than outbox_depth chunks ahead of its consumer. (A consumer that keeps more than held_max outputs: until it
-/// has released one.) With `model.serve`: a push of a chunk that finds no room is refused with RTE_AGAIN.
+/// has released one.) With a pipeline the chunk in flight takes its place first, so a session with outbox_depth 1 steps in
+/// every second tick. With `model.serve`: a push of a chunk that finds no room is refused with RTE_AGAIN.
 pub const RTE_HOLD: u32 = 2;
 
 /// A tick that ends late: the next starts at once, the grid points missed are skipped and counted; on the grid after that.
