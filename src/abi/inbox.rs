@@ -59,8 +59,10 @@ fn refuse(engine: &Engine, mistake: Mistake) -> Status {
 unsafe fn push(engine: &Engine, message: &rte_message) -> Result<(), Status> {
     let refuse = |mistake| refuse(engine, mistake);
     let kind = read_kind(message).map_err(refuse)?;
+    // Large, so it is filled where it lies.
+    let mut values = ValuesIn::new();
     // SAFETY: the caller's promise.
-    let values = unsafe { read_values(engine, message) }.map_err(refuse)?;
+    unsafe { read_values(engine, message, &mut values) }.map_err(refuse)?;
     let shared = &engine.shared;
     let envelope = Envelope {
         kind,
@@ -150,14 +152,14 @@ type ValuesIn<'a> = ArrayVec<ValueIn<'a>, MAX_KEYS>;
 
 /// # Safety
 /// As for `push`.
-unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<ValuesIn<'a>, Mistake> {
+unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message, values: &mut ValuesIn<'a>) -> Result<(), Mistake> {
     let keys = &engine.model().manifest().keys;
     let (takes_device, mut has_device) = (engine.settings().takes_device_values, false);
     let is_recorded = matches!(engine.settings().lanes, RTE_LANES_CUDA | RTE_LANES_HOST);
     if !message.ready.is_null() && !takes_device {
         return Err(Mistake::Ready { is_recorded });
     }
-    let (mut values, mut seen, mut copied) = (ValuesIn::new(), KeySet::NONE, 0usize);
+    let (mut seen, mut copied) = (KeySet::NONE, 0usize);
     for at in 0..message.value_count {
         // SAFETY: the caller's promise.
         let value = unsafe { message.values.add(at).read_unaligned() };
@@ -210,6 +212,6 @@ unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message) -> Result<V
     match copied {
         _ if !message.ready.is_null() && !has_device => Err(Mistake::ReadyForNothing),
         copied if copied > most => Err(Mistake::TooLarge(copied, most)),
-        _ => Ok(values),
+        _ => Ok(()),
     }
 }
