@@ -22,6 +22,7 @@ mod shared;
 mod shutdown;
 mod silence;
 mod step;
+mod telling;
 mod tracing;
 
 pub use cohort::{Cohort, Plan, Progress};

@@ -29,8 +29,10 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
+use super::channel::Channel;
+use super::offer::Offer;
 use super::ready::Ready;
-use super::ring::{Ring, Take};
+use super::ring::Take;
 use super::shelf::Shelf;
 use super::slot::Slot;
 use super::tokens::Tokens;
@@ -38,7 +40,7 @@ use super::{Lease, Pool, Tally};
 use crate::output::{Chunk, Notice, Output, Stamp};
 use crate::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 use crate::time::{Beacon, Wake};
-use crate::word::{Generation, Nanos, Row, Status};
+use crate::word::{Nanos, Row, Status};
 
 /// Notices that the message which begins a life pays for.
 pub const LIFE_NOTICES: i64 = 3;
@@ -65,23 +67,6 @@ pub struct Sizes {
     pub depth: usize,
     /// Lifecycle notices that can be paid for.
     pub notices: usize,
-}
-
-/// One row's way out.
-struct Channel {
-    chunks: Ring<Chunk>,
-    farewell: Slot<Notice>,
-    /// The farewell was told: the engine may retire the row.
-    gone: AtomicBool,
-    /// HOLD: the engine found no room; the next pop tells it.
-    held_back: AtomicBool,
-    /// Of the chunk popped last: touched by the holder of the token alone, handed on with it.
-    last: [AtomicU64; 3],
-    /// Chunks popped: as above.
-    taken: AtomicU64,
-    /// Of those, how many consumers have given back.
-    returned: Tally,
-    dropped: AtomicU64,
 }
 
 /// A notice and who gets its place back.
@@ -131,19 +116,8 @@ pub struct Outbox {
 impl Outbox {
     /// An empty outbox. `engine` is notified when a pop gives the engine something to do.
     pub fn new(sizes: Sizes, policy: Policy, engine: Arc<Wake>) -> Outbox {
-        let channel = |_| Channel {
-            // Twice the depth: a consumer that stands still in the middle of a pop keeps one cell.
-            chunks: Ring::new(2 * sizes.depth),
-            farewell: Slot::new(),
-            gone: AtomicBool::new(false),
-            held_back: AtomicBool::new(false),
-            last: Default::default(),
-            taken: AtomicU64::new(0),
-            returned: Tally::default(),
-            dropped: AtomicU64::new(0),
-        };
         Outbox {
-            channels: (0..sizes.rows).map(channel).collect(),
+            channels: (0..sizes.rows).map(|_| Channel::new(sizes.depth)).collect(),
             tokens: Tokens::new(sizes.rows),
             ready: Ready::new(sizes.rows),
             // Of a shared kind the last one may come beside the one before it.
@@ -208,12 +182,19 @@ impl Outbox {
 
     /// What the engine pushes with.
     pub fn offer(&self) -> Offer<'_> {
-        Offer { outbox: self, word: 0, rows: 0 }
+        Offer::new(self)
     }
 
     /// See [`Offer::push`].
     #[inline(always)]
-    fn push(&self, row: Row, size: usize, making: &mut Lease, pool: &Pool, stamp: impl FnOnce() -> Stamp) -> bool {
+    pub(super) fn push(
+        &self,
+        row: Row,
+        size: usize,
+        making: &mut Lease,
+        pool: &Pool,
+        stamp: impl FnOnce() -> Stamp,
+    ) -> bool {
         let channel = self.channel(row);
         let makes_room = self.policy == Policy::DropOldest;
         if channel.chunks.len() >= self.depth && !(makes_room && self.evict(channel)) {
@@ -460,8 +441,7 @@ impl Outbox {
     fn pop_chunk<T>(&self, row: Row, show: impl FnOnce(Output) -> T) -> Option<T> {
         let channel = self.channel(row);
         let take = |chunk: Chunk| {
-            let missing = channel.missing_before(&chunk.stamp);
-            channel.taken.store(channel.taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let missing = channel.count(&chunk.stamp);
             show(Output::Chunk(chunk, missing))
         };
         let shown = match channel.chunks.pop_if(|notices| self.notices.has_taken(notices), take) {
@@ -485,6 +465,15 @@ impl Outbox {
         // In this order: who sees a farewell sees all chunks that it is to come after.
         if channel.farewell.is_full() && channel.chunks.is_empty() {
             self.part(channel);
+        }
+    }
+
+    /// Chunks of `rows`, of that word of them, are there: whoever looks finds them.
+    pub(super) fn tell(&self, word: usize, rows: u64) {
+        // Release, and see `pass_on`: either we find the token given back, or the consumer that gives it back sees the chunk.
+        let ours = self.tokens.claim(word, rows);
+        if ours != 0 {
+            self.ready.set_all(word, ours);
         }
     }
 
@@ -555,10 +544,7 @@ impl Outbox {
 
     /// Outputs of `row` that consumers hold.
     pub fn held(&self, row: Row) -> u64 {
-        let channel = self.channel(row);
-        // In this order: what was given back is among those taken.
-        let returned = channel.returned.count();
-        channel.taken.load(Ordering::Relaxed) - returned
+        self.channel(row).held()
     }
 
     /// What the pools of `row` count with what is given back.
@@ -584,69 +570,6 @@ impl Outbox {
     /// Places that nobody has paid for.
     pub fn credits(&self) -> i64 {
         self.credits.load(Ordering::Relaxed)
-    }
-}
-
-/// Chunks on their way into the outbox, of which consumers hear 64 rows at a time, and of the rest when it is dropped.
-pub struct Offer<'a> {
-    outbox: &'a Outbox,
-    /// Rows that were pushed to and that nobody has heard of, all of one word.
-    word: usize,
-    rows: u64,
-}
-
-impl Offer<'_> {
-    /// Delivers what is in `making`, for a free buffer of `pool` that takes its place there. Lost by policy, or where the
-    /// consumer holds all buffers: the buffer stays in `making`. `true` if it was queued; with HOLD false loses nothing.
-    /// `stamp` is made where it will lie.
-    #[inline(always)]
-    pub fn push(
-        &mut self,
-        row: Row,
-        size: usize,
-        making: &mut Lease,
-        pool: &Pool,
-        stamp: impl FnOnce() -> Stamp,
-    ) -> bool {
-        let is_queued = self.outbox.push(row, size, making, pool, stamp);
-        if is_queued {
-            if row.word() != self.word {
-                self.tell();
-                self.word = row.word();
-            }
-            self.rows |= row.bit();
-        }
-        is_queued
-    }
-
-    fn tell(&mut self) {
-        if self.rows != 0 {
-            // Release, and see `pass_on`: either we find the token given back, or the consumer that gives it back sees the chunk.
-            let ours = self.outbox.tokens.claim(self.word, std::mem::take(&mut self.rows));
-            if ours != 0 {
-                self.outbox.ready.set_all(self.word, ours);
-            }
-        }
-    }
-}
-
-impl Drop for Offer<'_> {
-    fn drop(&mut self) {
-        self.tell();
-    }
-}
-
-impl Channel {
-    /// How many chunks of this life should have come between the one popped last and this one. With the token.
-    fn missing_before(&self, stamp: &Stamp) -> u64 {
-        let [generation, index, silent] = self.last.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let new = [stamp.generation.0, stamp.index, stamp.silent];
-        self.last.iter().zip(new).for_each(|(word, new)| word.store(new, Ordering::Relaxed));
-        if Generation(generation) == stamp.generation {
-            (stamp.index - index - 1).saturating_sub(stamp.silent - silent)
-        } else {
-            stamp.index.saturating_sub(stamp.silent)
-        }
     }
 }
 

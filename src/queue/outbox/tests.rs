@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::output::Event;
-use crate::word::Session;
+use crate::word::{Generation, Session};
 
 struct Bench {
     outbox: Outbox,
