@@ -41,7 +41,9 @@ fn a_row_that_says_dead_is_quarantined_alone_and_with_others() {
         let stages = [stage(RTE_HOT, hot)];
         let model = rte_model { user: std::ptr::from_ref(&world).cast_mut().cast(), ..model(&stages, 2, 8) };
         let host = Host::new(&model, &options());
-        [BAD, 1].map(|session| assert_eq!(host.push(message(RTE_ATTACH, session), &[]), 0));
+        for session in [BAD, 1] {
+            assert_eq!(host.push(message(RTE_ATTACH, session), &[]), 0);
+        }
         let (mut failed, mut chunks) = (Vec::new(), 0);
         for _ in 0..6 {
             host.tick();
