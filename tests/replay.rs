@@ -213,6 +213,11 @@ struct Setup<'a> {
 
 impl Setup<'_> {
     fn host(&self, told: &Mutex<Vec<Line>>) -> Host {
+        self.host_on(told, &backend())
+    }
+
+    /// On this backend, where it is a host's.
+    fn host_on(&self, told: &Mutex<Vec<Line>>, backend: &rte_backend) -> Host {
         let stages = [stage(RTE_HOT, hot), stage(RTE_DEFERRED, deferred), stage(RTE_ENCODE, encode)];
         let model = rte_model {
             user: std::ptr::from_ref(self.model).cast_mut().cast(),
@@ -222,10 +227,9 @@ impl Setup<'_> {
             ..model(&stages, self.max_sessions, 8)
         };
         let path = self.record.map(|path| CString::new(path.to_str().unwrap()).unwrap());
-        let backend = backend();
         let options = rte_engine_options {
             lanes: self.lanes,
-            backend: if self.lanes == RTE_LANES_HOST { &backend } else { std::ptr::null() },
+            backend: if self.lanes == RTE_LANES_HOST { backend } else { std::ptr::null() },
             pipeline: RTE_PIPELINE_ON,
             outbox_policy: self.policy,
             on_output: Some(take),
@@ -467,4 +471,81 @@ fn an_engine_that_was_driven_replays_nothing() {
     assert_eq!(host.tick(), 0);
     assert_eq!(replay(&host, &path).0, rte_status_code::RTE_ERR_STATE as i32);
     assert_eq!(host.tick(), 0, "and goes on");
+}
+
+// ---- a device that fails
+
+/// Which of the functions below fails, and after how many calls of it.
+static FAILING: AtomicU64 = AtomicU64::new(0);
+static LEFT: AtomicU64 = AtomicU64::new(0);
+const BROKEN: i32 = rte_status_code::RTE_ERR_DEVICE as i32;
+
+/// What a call of function `number` comes to. From the one on that fails all do.
+fn come_to(number: u64) -> i32 {
+    let is_over = || LEFT.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err();
+    if FAILING.load(SeqCst) == number && is_over() { BROKEN } else { 0 }
+}
+
+unsafe extern "C-unwind" fn fail_event_new(_: *mut c_void, out: *mut rte_event) -> i32 {
+    // SAFETY: the engine's place for an event.
+    unsafe { out.write(std::ptr::without_provenance_mut(1)) };
+    come_to(1)
+}
+unsafe extern "C-unwind" fn fail_record(_: *mut c_void, _: rte_event, _: rte_stream) -> i32 {
+    come_to(2)
+}
+unsafe extern "C-unwind" fn fail_wait(_: *mut c_void, _: rte_stream, _: rte_event) -> i32 {
+    come_to(3)
+}
+/// Not yet, on the first look.
+unsafe extern "C-unwind" fn fail_query(_: *mut c_void, _: rte_event) -> i32 {
+    let luck = mix(LUCK.fetch_add(1, SeqCst), 7);
+    if come_to(4) != 0 { BROKEN } else { i32::from(!luck.is_multiple_of(3)) }
+}
+unsafe extern "C-unwind" fn fail_sync(_: *mut c_void, _: rte_event, _: u64) -> i32 {
+    come_to(5)
+}
+
+#[test]
+fn a_record_that_ends_with_the_death_of_a_device_is_repeated_up_to_it_and_says_so() {
+    let table = rte_backend {
+        event_new: Some(fail_event_new),
+        record: Some(fail_record),
+        wait: Some(fail_wait),
+        query: Some(fail_query),
+        sync: Some(fail_sync),
+        ..backend()
+    };
+    let mut deaths = [0; 6];
+    for (number, left) in (1..=5).flat_map(|number| (0..60).map(move |left| (number, left))) {
+        let path = file("device");
+        let (first, second) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+        let (model, again) = (Model::default(), Model::default());
+        let setup =
+            Setup { lanes: RTE_LANES_HOST, policy: RTE_HOLD, model: &model, max_sessions: 4, record: Some(&path) };
+        let host = setup.host_on(&first, &table);
+        LEFT.store(left, SeqCst);
+        FAILING.store(number, SeqCst);
+        let mut random = left;
+        // The first tick makes the streams: what that comes to it returns itself.
+        let is_alive = |host: &Host| host.info().health == 0;
+        while is_alive(&host) && host.info().ticks < 40 {
+            (0..3).for_each(|_| random_message(&host, &mut random));
+            host.tick();
+        }
+        // SAFETY: the engine lives, and is ticked by this thread.
+        assert_eq!(unsafe { rte_engine_stop(host.engine, u64::MAX, std::ptr::null_mut()) }, 0);
+        let (ticks, is_dead) = (host.info().ticks, !is_alive(&host));
+        drop(host);
+        FAILING.store(0, SeqCst);
+        let host = Setup { record: None, model: &again, ..setup }.host_on(&second, &table);
+        let (status, message) = replay(&host, &path);
+        let expected = if is_dead { (rte_status_code::RTE_ERR_DEAD as i32, BROKEN) } else { (0, 0) };
+        assert_eq!((status, host.info().health), expected, "function {number}, call {left}: {message}");
+        assert_eq!(host.info().ticks, ticks, "function {number}, call {left}");
+        drop(host);
+        assert_eq!(first.into_inner().unwrap(), second.into_inner().unwrap(), "function {number}, call {left}");
+        deaths[number as usize] += usize::from(is_dead);
+    }
+    assert!(deaths[1..].iter().all(|deaths| *deaths > 4), "{deaths:?}");
 }

@@ -30,6 +30,10 @@ pub trait Front: Send {
     fn block(&mut self, lanes: &mut dyn Lanes, fence: Fence, until: Nanos) -> bool {
         lanes.block(fence, until)
     }
+
+    fn fault(&self, lanes: &dyn Lanes) -> Option<Fault> {
+        lanes.fault()
+    }
 }
 
 /// Lanes with somebody before them.
@@ -79,7 +83,7 @@ impl<F: Front> Lanes for FrontedLanes<F> {
     }
 
     fn fault(&self) -> Option<Fault> {
-        self.lanes.fault()
+        self.front.fault(&*self.lanes)
     }
 
     fn wakes(&self) -> bool {

@@ -188,7 +188,7 @@ struct Outstanding {
 
 /// Where a batch is.
 enum Place {
-    /// With a thread of the lanes.
+    /// With a thread of the lanes; or lost with them.
     Away,
     Here(Box<Batch>),
     /// Taken back.

@@ -49,6 +49,9 @@ pub struct StreamLanes {
     /// Of fences that have passed. Chunks may still hold some: those are not put anywhere else.
     spare: Vec<Arc<Mark>>,
     fault: Option<Fault>,
+    /// Of work that could not be submitted: what ended the lanes is not what its calls came to.
+    #[allow(clippy::vec_box, reason = "batches move as boxes between the engine and the lanes")]
+    lost: Vec<Box<Batch>>,
 }
 
 /// Work on a stream.
@@ -73,6 +76,7 @@ impl StreamLanes {
             done: Default::default(),
             spare: Vec::new(),
             fault: None,
+            lost: Vec::new(),
         }
     }
 
@@ -182,11 +186,17 @@ impl Lanes for StreamLanes {
     fn submit(&mut self, mut work: Work) -> Fence {
         let queue = self.queue_for(work.lane);
         let sequence = self.outstanding.next(queue).sequence;
-        if let Err(status) = self.try_submit(&mut work, queue, sequence) {
-            work.batch.result = work.batch.result.and(Err(backend_fault(status)));
-            self.fail(status);
-        }
-        self.outstanding.add(queue, Place::Here(work.batch))
+        let submitted =
+            if self.fault.is_none() { self.try_submit(&mut work, queue, sequence) } else { Err(Status::DEAD) };
+        let place = match submitted {
+            Ok(()) => Place::Here(work.batch),
+            Err(status) => {
+                self.fail(status);
+                self.lost.push(work.batch);
+                Place::Away
+            }
+        };
+        self.outstanding.add(queue, place)
     }
 
     fn observe(&mut self, fence: Fence) -> Option<&Batch> {

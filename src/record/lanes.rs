@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::tape::{Outcome, Tape};
 use crate::batch::Batch;
 use crate::lane::{Fence, Front, FrontedLanes, Lanes, Work};
-use crate::word::Nanos;
+use crate::word::{Fault, Nanos};
 
 /// See the module's comment.
 pub type TapedLanes = FrontedLanes<Taping>;
@@ -57,6 +57,10 @@ impl Front for Taping {
     fn block(&mut self, lanes: &mut dyn Lanes, fence: Fence, until: Nanos) -> bool {
         let real = self.plays || lanes.block(fence, until);
         self.tape.bit(real)
+    }
+
+    fn fault(&self, lanes: &dyn Lanes) -> Option<Fault> {
+        lanes.fault().or_else(|| if self.plays { self.tape.death_here() } else { None })
     }
 }
 

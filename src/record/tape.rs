@@ -159,6 +159,14 @@ impl Tape {
         player.next_call()
     }
 
+    /// Playing: what the engine died of then, if it did here: nothing more was asked in the call at hand, its last.
+    pub fn death_here(&self) -> Option<Fault> {
+        match &*self.0.lock() {
+            Side::Playing(player) if player.is_rolling => player.death_here(),
+            _ => None,
+        }
+    }
+
     /// Playing: the messages that the call at hand drains.
     pub fn deliveries(&self) -> Vec<Delivery> {
         match &mut *self.0.lock() {
@@ -365,21 +373,24 @@ impl Player {
         }
         let body = self.record.frame(self.frame);
         let mut at = 1;
-        let mut number = || take_number(body, &mut at);
         let call = match body[0] {
             TICK => Ok((false, None)),
             DUE => {
+                let mut number = || take_number(body, &mut at);
                 let count = number().unwrap_or(0);
                 Ok((false, Some((0..count).map_while(|_| number()).collect())))
             }
             STOP => Ok((true, None)),
-            _ => {
-                let (stage, status) = (number().unwrap_or(0), number().unwrap_or(0));
-                Err((status != 0).then_some(Fault { stage: stage as u32, status: Status(status as u32 as i32) }))
-            }
+            _ => Err(death_of(body)),
         };
         self.at = at;
         call
+    }
+
+    /// See [`Tape::death_here`].
+    fn death_here(&self) -> Option<Fault> {
+        let is_last = self.at >= self.body().len() && self.frame + 2 == self.record.len() && self.problem.is_none();
+        if is_last { death_of(self.record.frame(self.frame + 1)) } else { None }
     }
 
     fn end(&mut self) {
@@ -392,6 +403,10 @@ impl Player {
     /// The next answer, if it is of the kind that is asked for. Else the run has left the record: any answer will do.
     fn expect<T: Default>(&mut self, what: &str, take: impl FnOnce(u8, &mut Player) -> Option<T>) -> T {
         let tag = self.body().get(self.at).copied();
+        if tag.is_none() && self.death_here().is_some() {
+            // Any answer will do: who asks looks next whether it is dead.
+            return T::default();
+        }
         self.at += 1;
         let taken = tag.filter(|_| self.problem.is_none()).and_then(|tag| take(tag, self));
         taken.unwrap_or_else(|| {
@@ -471,6 +486,13 @@ impl Player {
         }
         found
     }
+}
+
+/// What the last frame says that the engine died of, if it did.
+fn death_of(end: &[u8]) -> Option<Fault> {
+    let mut at = 1;
+    let (stage, status) = (take_number(end, &mut at)?, take_number(end, &mut at)?);
+    (status != 0).then_some(Fault { stage: stage as u32, status: Status(status as u32 as i32) })
 }
 
 fn skip_outcome(body: &[u8], at: &mut usize) -> Option<()> {
