@@ -549,3 +549,19 @@ fn a_record_that_ends_with_the_death_of_a_device_is_repeated_up_to_it_and_says_s
     }
     assert!(deaths[1..].iter().all(|deaths| *deaths > 4), "{deaths:?}");
 }
+
+#[test]
+fn a_record_with_a_hole_of_zeros_in_it_is_refused() {
+    let model = Model::default();
+    let path = short("hole", 2, &model);
+    let whole = std::fs::read(&path).unwrap();
+    for at in 0..=whole.len() {
+        let mut bytes = whole[..at].to_vec();
+        bytes.resize(at + 8, 0);
+        bytes.extend_from_slice(&whole[at..]);
+        let holed = file("holed");
+        std::fs::write(&holed, &bytes).unwrap();
+        let (status, message) = refused(&holed, 4, &model);
+        assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as i32, "at {at}: {message}");
+    }
+}
