@@ -565,3 +565,16 @@ fn a_record_with_a_hole_of_zeros_in_it_is_refused() {
         assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as i32, "at {at}: {message}");
     }
 }
+
+#[test]
+fn a_record_is_refused_under_another_policy_for_slow_consumers() {
+    let (model, told) = (Model::default(), Mutex::new(Vec::new()));
+    let path = short("policy", 50, &model);
+    let setup = Setup { lanes: RTE_LANES_INLINE, policy: RTE_HOLD, model: &model, max_sessions: 4, record: None };
+    let (status, message) = replay(&setup.host(&told), &path);
+    assert_eq!(status, rte_status_code::RTE_ERR_ARGUMENT as i32, "{message}");
+    assert!(
+        message.ends_with("there options.outbox_policy: RTE_DROP_OLDEST; here options.outbox_policy: RTE_HOLD"),
+        "{message}"
+    );
+}

@@ -332,7 +332,7 @@ impl Engine {
 
     /// What a record says that it is of, and another engine has to be like.
     pub fn facts(&self) -> String {
-        facts(self.model.manifest(), &self.settings)
+        facts(self.model.manifest(), &self.settings, self.shared.outbox.policy())
     }
 
     /// From now on what happens in it is told to `trace`; `is_real`: its clock is the machine's. Before it is driven, and

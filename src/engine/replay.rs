@@ -7,7 +7,7 @@ use super::drive::Settings;
 use super::shared::Shared;
 use crate::conditioning::{KeySpec, Lent};
 use crate::model::Manifest;
-use crate::queue::{LIFE_NOTICES, Parcel, ValueIn};
+use crate::queue::{LIFE_NOTICES, Parcel, Policy, ValueIn};
 use crate::record::{Delivery, Tape};
 use crate::word::{Fault, Nanos, Status};
 
@@ -58,7 +58,7 @@ fn push(shared: &Shared, tape: &Tape, message: Delivery) {
 }
 
 /// What an engine has to be like to run a record of another: one fact a line.
-pub fn facts(manifest: &Manifest, settings: &Settings) -> String {
+pub fn facts(manifest: &Manifest, settings: &Settings, policy: Policy) -> String {
     let mut facts = String::new();
     let mut say = |name: &str, value: String| {
         let _ = writeln!(facts, "{name}: {value}");
@@ -74,6 +74,7 @@ pub fn facts(manifest: &Manifest, settings: &Settings) -> String {
         (manifest.seeds_aside, "SEED_ASIDE"),
         (manifest.owns_outputs, "OWN_OUTPUT"),
         (manifest.on_device, "DEVICE_OUTPUT"),
+        (manifest.outputs_block, "OUTPUT_BLOCK"),
     ];
     let flags: Vec<_> = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
     say("model.flags", flags.join(" "));
@@ -91,6 +92,12 @@ pub fn facts(manifest: &Manifest, settings: &Settings) -> String {
     say("options.seed_attempts", plan.seed_attempts.to_string());
     say("options.encode_attempts", plan.encode_attempts.to_string());
     say("output buffers of a session", plan.quota.to_string());
+    let policy = match policy {
+        Policy::DropOldest => "RTE_DROP_OLDEST",
+        Policy::DropNewest => "RTE_DROP_NEWEST",
+        Policy::Hold => "RTE_HOLD",
+    };
+    say("options.outbox_policy", policy.to_string());
     facts
 }
 
