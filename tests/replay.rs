@@ -578,3 +578,17 @@ fn a_record_is_refused_under_another_policy_for_slow_consumers() {
         "{message}"
     );
 }
+
+#[test]
+fn an_engine_that_records_replays_nothing_and_may_be_driven_all_the_same() {
+    let (model, told) = (Model::default(), Mutex::new(Vec::new()));
+    let (path, own) = (short("first", 50, &model), file("own"));
+    let setup = Setup { lanes: RTE_LANES_INLINE, policy: 0, model: &model, max_sessions: 4, record: Some(&own) };
+    let host = setup.host(&told);
+    let (status, message) = replay(&host, &path);
+    assert_eq!(status, rte_status_code::RTE_ERR_STATE as i32);
+    assert!(message.starts_with("options.record_path: set: "), "{message}");
+    assert_eq!(host.tick(), 0);
+    drop(host);
+    assert_eq!(refused(&own, 4, &model), (0, String::new()), "what it records is whole");
+}

@@ -303,6 +303,12 @@ impl Engine {
         if self.serving.is_some() {
             return Err(Failure::new(Status::STATE, "the model has serve: there is no record of its loop"));
         }
+        let records =
+            |driver: MutexGuard<'_, Driver>| driver.cohort.as_ref().is_some_and(|cohort| cohort.tape().is_some());
+        if self.mode.load(Ordering::Relaxed) == Mode::Unset as u8 && self.driver.try_lock().is_some_and(records) {
+            let message = "options.record_path: set: one engine either records or replays";
+            return Err(Failure::new(Status::STATE, message));
+        }
         let record = Reader::open(path).map_err(|why| Failure::new(Status::ARGUMENT, why))?;
         let facts = self.facts();
         if let Some(what) = difference(record.facts(), &facts) {
