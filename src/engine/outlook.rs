@@ -41,7 +41,8 @@ impl Cohort {
         {
             // Nobody tells of a fence that has passed already: on inline lanes all have.
             let wakes = self.lanes.wakes();
-            return match self.has_fence_passed() {
+            // The look may be what ends the lanes: of that nobody tells, either.
+            return match self.has_fence_passed() || self.lanes.fault().is_some() {
                 true => Outlook::Step,
                 false if has_gate && wakes => Outlook::Gate,
                 false => Outlook::Fences { wakes },
