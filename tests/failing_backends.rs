@@ -1,8 +1,6 @@
 //! A backend of the host's whose functions fail or hang, each at each call: the engine ends, whoever waits hears of it,
 //! nothing that its streams still work on is freed, and who was left to what hangs calls nobody any more.
 
-#![allow(dead_code)]
-
 mod driver;
 
 use std::ffi::{c_char, c_void};
@@ -462,4 +460,32 @@ fn leave_it_to(function: Function, after: u64, flags: u32, takes: bool) -> bool 
     let complaints = world.complaints();
     assert_eq!(complaints, Vec::<String>::new(), "{function:?} {after} {flags} {takes}");
     true
+}
+
+#[test]
+fn an_engine_that_is_freed_while_a_function_of_its_backend_hangs_calls_nobody_any_more() {
+    for function in [StreamNew, SetWake, EventNew, Record, Wait, Query, Sync] {
+        let mut hung = 0;
+        for after in 0..24 {
+            for (flags, takes) in [(0, false), (0, true), (OWN, false), (OWN, true)] {
+                hung += usize::from(leave_it_to(function, after, flags, takes));
+            }
+        }
+        println!("{function:?}: {hung}");
+        assert!(hung > 1, "{function:?}");
+    }
+}
+
+#[test]
+fn an_engine_that_is_freed_while_a_callback_hangs_calls_nobody_any_more() {
+    for function in [Init, Ready, Seed, Stage, Detach, Finalize, ReleaseOutput, OnOutput, Log] {
+        let mut hung = 0;
+        for after in 0..12 {
+            for (flags, takes) in [(0, false), (0, true), (OWN, false), (OWN, true)] {
+                hung += usize::from(leave_it_to(function, after, flags, takes));
+            }
+        }
+        println!("{function:?}: {hung}");
+        assert!(hung > 1, "{function:?}");
+    }
 }

@@ -9,6 +9,7 @@ use super::message::{raw_stream, rte_event, rte_stream};
 use super::options::rte_backend;
 use crate::lane::{Bell, Events, Streams};
 use crate::model::{RawEvent, RawStream};
+use crate::telemetry::Watch;
 use crate::word::{Lane, Nanos, Status};
 
 /// The host's functions; shared by the lanes and the outputs that are still out. All but two were checked to be there.
@@ -16,6 +17,8 @@ pub(super) struct Table {
     table: rte_backend,
     /// What `set_wake` was given. It lives as long as the table.
     bell: Bell,
+    /// The host may have freed the engine while something hung: then nothing of the table is called any more.
+    watch: Arc<Watch>,
     /// The engine was made: `destroy` is owed.
     is_taken: AtomicBool,
 }
@@ -32,10 +35,11 @@ unsafe extern "C" fn wake(engine: *mut c_void) {
     bell.parked.notify();
 }
 
-/// Calls a function of the table that is there, as `$around` does.
+/// Calls a function of the table that is there, as `$around` does; none once the engine was abandoned.
 macro_rules! call {
     ($around:ident, $self:ident . $name:ident ( $($argument:expr),* )) => {
         match $self.table.$name {
+            Some(_) if $self.watch.is_abandoned() => abandoned::$around(),
             // SAFETY: a callback of the host, with its own handles.
             Some(function) => $around(|| unsafe { function($self.table.user $(, $argument)*) }),
             None => unreachable!("checked when the table was read"),
@@ -43,9 +47,20 @@ macro_rules! call {
     };
 }
 
+/// What a call that is not made comes to.
+mod abandoned {
+    use crate::word::Status;
+
+    pub(super) fn answer_of() -> i32 {
+        Status::DEAD.0
+    }
+
+    pub(super) fn give_back() {}
+}
+
 impl Table {
-    pub(super) fn new(table: rte_backend, bell: Bell) -> Arc<Table> {
-        Arc::new(Table { table, bell, is_taken: AtomicBool::new(false) })
+    pub(super) fn new(table: rte_backend, bell: Bell, watch: Arc<Watch>) -> Arc<Table> {
+        Arc::new(Table { table, bell, watch, is_taken: AtomicBool::new(false) })
     }
 
     /// The engine is made: from now on `user` is the table's.

@@ -38,12 +38,13 @@ pub unsafe fn engine_with(
     check_together(manifest, &options)?;
     // SAFETY: the caller's promise.
     let clock = unsafe { options::read_clock(&options.table)? };
-    let (bell, trouble) = (Bell::default(), Arc::new(Trouble::default()));
+    let (bell, watch, trouble) = (Bell::default(), Arc::new(Watch::default()), Arc::new(Trouble::default()));
     // SAFETY: the caller's promise.
-    let kind = unsafe { Kind::of(&options.table, manifest, &bell, &trouble)? };
+    let kind = unsafe { Kind::of(&options.table, manifest, &bell, &watch, &trouble)? };
     watch_forks();
     check_room(manifest, options.depth)?;
-    let shared = shared(&options, manifest.max_sessions, bell, clock)?;
+    let shared = shared(&options, manifest.max_sessions, bell, watch, clock)?;
+    model.follow(shared.watch.clone());
     let settings = settings(&options, manifest, &kind, trouble);
     let engine = if manifest.serves() {
         serving(shared, model.clone(), settings)?
@@ -119,7 +120,13 @@ fn settings(options: &Options, manifest: &Manifest, kind: &Kind, trouble: Arc<Tr
     }
 }
 
-fn shared(options: &Options, rows: u32, bell: Bell, clock: Arc<dyn Clock>) -> Result<Arc<Shared>, Failure> {
+fn shared(
+    options: &Options,
+    rows: u32,
+    bell: Bell,
+    watch: Arc<Watch>,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<Shared>, Failure> {
     let notices = LIFE_NOTICES as usize * (2 * rows as usize + options.limits.messages);
     let sizes = Sizes { rows, depth: options.depth, notices };
     Ok(Arc::new(Shared {
@@ -128,7 +135,7 @@ fn shared(options: &Options, rows: u32, bell: Bell, clock: Arc<dyn Clock>) -> Re
         board: Board::new(rows),
         counters: Counters::default(),
         gauges: Gauges::default(),
-        watch: Arc::new(Watch::default()),
+        watch,
         parked: bell.parked,
         paced: Wake::default(),
         stopping: AtomicBool::new(false),

@@ -16,6 +16,7 @@ use crate::lane::{
 };
 use crate::memory::Room;
 use crate::model::{Manifest, Model};
+use crate::telemetry::Watch;
 use crate::time::Threads;
 use crate::word::Status;
 
@@ -36,11 +37,14 @@ impl Kind {
         table: &rte_engine_options,
         manifest: &Manifest,
         bell: &Bell,
+        watch: &Arc<Watch>,
         trouble: &Arc<Trouble>,
     ) -> Result<Kind, Failure> {
         let kind = match table.lanes {
             // SAFETY: the caller's promise.
-            RTE_LANES_HOST => Kind::Host(Table::new(unsafe { options::read_backend(table)? }, bell.clone())),
+            RTE_LANES_HOST => {
+                Kind::Host(Table::new(unsafe { options::read_backend(table)? }, bell.clone(), watch.clone()))
+            }
             RTE_LANES_THREADS => Kind::Threads,
             // SAFETY: the caller's promise.
             RTE_LANES_CUDA => Kind::Cuda(unsafe { gpu(table, trouble)? }),

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::engine::rte_engine;
 use super::guard::{answer_of, give_back};
@@ -11,6 +12,7 @@ use super::status::rte_status;
 use crate::batch::Batch;
 use crate::engine::Failure;
 use crate::model::{Call, Manifest, Model, RawEngine, RawStream};
+use crate::telemetry::Watch;
 use crate::word::{Lane, Status};
 
 /// A stage number: `rte_model.seed`.
@@ -273,6 +275,8 @@ pub(super) struct CModel {
     table: rte_model,
     stages: Box<[rte_stage]>,
     manifest: Manifest,
+    /// The engine's: the host may have freed it while something hung. Then nothing is given back to it any more.
+    watch: OnceLock<Arc<Watch>>,
     /// The engine was made: `destroy` is owed.
     is_taken: AtomicBool,
 }
@@ -294,7 +298,7 @@ impl CModel {
             let manifest = manifest::read(&table, &stages)?;
             (table, stages, manifest)
         };
-        Ok(CModel { table, stages: stages.into(), manifest, is_taken: AtomicBool::new(false) })
+        Ok(CModel { table, stages: stages.into(), manifest, watch: OnceLock::new(), is_taken: AtomicBool::new(false) })
     }
 
     /// What the host has filled.
@@ -310,6 +314,11 @@ impl CModel {
     /// The engine is made: from now on `user` is the model's.
     pub(super) fn take(&self) {
         self.is_taken.store(true, Ordering::Relaxed);
+    }
+
+    /// It is the model of an engine that has this one.
+    pub(super) fn follow(&self, watch: Arc<Watch>) {
+        let _ = self.watch.set(watch);
     }
 }
 
@@ -335,7 +344,9 @@ impl Model for CModel {
     }
 
     fn release_output(&self, address: usize) {
-        if let Some(release) = self.table.release_output {
+        if let Some(release) = self.table.release_output
+            && !self.watch.get().is_some_and(|watch| watch.is_abandoned())
+        {
             // SAFETY: a callback of the host, once with each pointer that it stored.
             give_back(|| unsafe { release(self.table.user, std::ptr::with_exposed_provenance_mut(address)) });
         }

@@ -358,6 +358,7 @@ impl Cohort {
     pub fn open(&mut self) -> Result<(), Fault> {
         self.start_trace()?;
         let streams = self.lanes.open()?;
+        self.check()?;
         let (watch, model) = (self.target.watch.clone(), &self.model);
         let result = watch.during(None, hook::INIT, 0, real_now(), || model.init(streams));
         result.map_err(|status| Fault { stage: hook::INIT, status })

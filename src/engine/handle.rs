@@ -211,6 +211,10 @@ impl Engine {
         self.run_through(|| Ok(()));
         self.open_result()?;
         match self.death() {
+            // Its last line may be what hung.
+            None if self.shared.watch.is_abandoned() => {
+                Err(Failure::new(Status::DEAD, "the engine was freed while a callback hung"))
+            }
             None => Ok(()),
             Some(status) => {
                 Err(Failure::new(Status::DEAD, format!("the engine died: {}", self.settings.cause(status))))

@@ -55,10 +55,10 @@ impl Shared {
     /// it gets the stream that a pop would.
     pub fn hand_over(&self) {
         let Some(on_output) = &self.on_output else { return };
-        if self.watch.is_abandoned() {
-            return;
-        }
-        while let Popped::Output(output) = self.outbox.pop() {
+        // Asked anew for each: one of them may be what hangs.
+        while !self.watch.is_abandoned()
+            && let Popped::Output(output) = self.outbox.pop()
+        {
             let row = output.row().0;
             self.watch.during(None, hook::ON_OUTPUT, row, real_now(), || on_output(output));
         }
