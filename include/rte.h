@@ -558,7 +558,8 @@ typedef rte_status (*rte_replica_fn)(void *user, struct rte_model *child);
 
 /// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
 /// engine's thread; event_new, record, query, sync and event_free also on any thread that releases outputs, until the last
-/// one is released. A status other than those named ends the engine with it.
+/// one is released. A status other than those named ends the engine with it; rte_engine_free then still waits, by `record`
+/// and `sync`, for what is on the streams, as far as these go well.
 typedef struct rte_backend {
     /// sizeof(rte_backend).
     uint32_t struct_size;

@@ -401,6 +401,40 @@ fn an_engine_that_sleeps_hears_of_a_device_that_fails_when_it_looks_last() {
     }
 }
 
+#[test]
+fn a_function_that_fails_once_leaves_what_streams_still_work_on_until_it_is_done() {
+    for function in [EventNew, Record, Wait, Query, Sync] {
+        let mut deaths = 0;
+        for (after, flags) in (0..40).flat_map(|after| [(after, 0), (after, OWN)]) {
+            let world = World::new();
+            world.length.store(50, SeqCst);
+            world.gives_chunks.store(true, SeqCst);
+            let host = world.engine(false, flags, options());
+            prepare(&host);
+            world.plan(function, after, Fate::Fail);
+            let mut status = OK;
+            for _ in 0..20 {
+                // SAFETY: the engine lives, and is ticked by this thread.
+                status = unsafe { rte_engine_tick(host.engine, u64::MAX) };
+                host.pop_all(|_| ());
+                if status != OK {
+                    break;
+                }
+            }
+            if status != OK {
+                assert!(status == DEAD || status == BROKEN, "{function:?} {after}: {status}");
+                deaths += 1;
+            }
+            world.state().fate = None;
+            drop(host);
+            assert_eq!(world.complaints(), Vec::<String>::new(), "{function:?} {after}");
+            let state = world.state();
+            assert!(state.events.iter().all(Option::is_none) && state.freed.iter().all(|freed| *freed));
+        }
+        assert!(deaths > 5, "{function:?}: {deaths}");
+    }
+}
+
 const OWN: u32 = RTE_MODEL_OWN_OUTPUT | RTE_MODEL_DEVICE_OUTPUT;
 
 /// An engine that runs on a thread of the test's, of which one call hangs; it is freed meanwhile. Whether it came to that.

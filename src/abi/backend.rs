@@ -163,6 +163,17 @@ impl Streams for HostStreams {
         self.table.clone()
     }
 
+    fn settle(&mut self) {
+        let lent = self.lent.iter().filter(|stream| self.is_open && **stream != RawStream(0));
+        for stream in self.made.iter().chain(lent) {
+            let Ok(event) = self.table.event() else { return };
+            if self.table.record(event, *stream).is_ok() {
+                while let Ok(false) = self.table.sync(event, Nanos::MAX) {}
+            }
+            self.table.free(event);
+        }
+    }
+
     fn close(&mut self) {
         let table = &self.table;
         for stream in self.made.drain(..) {

@@ -60,7 +60,8 @@ pub const RTE_PREFAULT: u32 = 1;
 
 /// Lanes of your own (Vulkan, HIP, a simulator). A descriptor. All but set_wake and destroy are needed. Called from the
 /// engine's thread; event_new, record, query, sync and event_free also on any thread that releases outputs, until the last
-/// one is released. A status other than those named ends the engine with it.
+/// one is released. A status other than those named ends the engine with it; rte_engine_free then still waits, by `record`
+/// and `sync`, for what is on the streams, as far as these go well.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rte_backend {

@@ -23,7 +23,7 @@ pub trait Streams: Send {
     /// Its events.
     fn events(&self) -> Arc<dyn Events>;
     /// Something has failed: waits for what may still run on the streams, if there is a way.
-    fn settle(&mut self) {}
+    fn settle(&mut self);
     /// Frees all streams that it made.
     fn close(&mut self);
     /// Whether it tells when an event has passed.
@@ -254,10 +254,13 @@ impl Lanes for StreamLanes {
 impl Drop for StreamLanes {
     fn drop(&mut self) {
         // After a death work may still run: it reads batches, which go with us.
-        match (self.fault, self.reach()) {
-            (None, _) => self.pending.iter().flatten().for_each(|work| work.mark.wait()),
-            (Some(_), Ok(device)) => device.settle(),
-            (Some(_), Err(_)) => {}
+        if self.fault.is_none() || self.reach().is_ok() {
+            // A failure, if there is one, may have been of one call alone.
+            self.pending.iter().flatten().for_each(|work| work.mark.wait());
+        }
+        if self.fault.is_some() {
+            // There may be work behind which no event could be put.
+            self.reach().into_iter().for_each(|device| device.settle());
         }
         self.spare.clear();
         self.pending.iter_mut().for_each(VecDeque::clear);
