@@ -95,6 +95,25 @@ fn steps_that_gave_no_chunk_are_not_missing() {
 }
 
 #[test]
+fn of_what_one_offer_pushes_each_row_is_heard_of_whatever_word_it_is_in() {
+    let outbox = Outbox::new(Sizes { rows: 130, depth: 2, notices: 9 }, Policy::DropOldest, Arc::default());
+    let pool = |row| Pool::new(4, 8, outbox.tally(row), None, None).unwrap();
+    let rows = [1, 2, 70, 3, 129].map(Row);
+    let pools = rows.map(pool);
+    let mut offer = outbox.offer();
+    for (row, pool) in rows.into_iter().zip(&pools) {
+        let stamp = || Stamp { row, generation: Generation(1), ..Stamp::default() };
+        assert!(offer.push(row, 8, &mut pool.take().unwrap(), pool, stamp));
+    }
+    drop(offer);
+    let popped = || match outbox.pop() {
+        Popped::Output(Output::Chunk(chunk, _)) => Some(chunk.stamp.row.0),
+        _ => None,
+    };
+    assert_eq!(std::iter::from_fn(popped).collect::<Vec<_>>(), [1, 2, 3, 70, 129]);
+}
+
+#[test]
 fn losses_are_counted_of_a_life_and_of_all() {
     let bench = Bench::new(2, Policy::DropOldest);
     bench.outbox.discard(Row(0));
