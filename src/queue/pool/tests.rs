@@ -100,6 +100,16 @@ fn a_buffer_that_its_consumers_stream_still_uses_is_at_home_and_passed_over() {
 }
 
 #[test]
+fn without_a_device_what_is_at_home_can_be_taken() {
+    let pool = Pool::new(2, 8, Tally::default(), None, None).unwrap();
+    assert!(pool.has(0) && pool.has(2) && !pool.has(3) && pool.is_idle());
+    let lease = pool.take();
+    assert!(pool.has(1) && !pool.has(2) && !pool.is_idle());
+    drop(lease);
+    assert!(pool.has(2));
+}
+
+#[test]
 fn each_buffer_is_its_own_and_the_memory_goes_once_with_the_last_of_them_or_the_engine() {
     for count in [1, 2, 63, 200] {
         let (pool, gone) = pool(count);
