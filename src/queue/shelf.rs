@@ -178,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn each_of_many_places_can_be_filled_at_once_and_again() {
+        let shelf = Shelf::new(130);
+        for round in 0..3 {
+            (0..130).for_each(|number| shelf.push(round * 130 + number));
+            let of = |number: u64| matches!(shelf.pop(), Take::Item(value) if value == round * 130 + number);
+            assert!((0..130).all(of) && shelf.is_empty());
+        }
+    }
+
+    #[test]
     fn positions_may_begin_anew() {
         let shelf = Shelf::new(2);
         for start in [u32::MAX as usize - 1, usize::MAX - 1] {
