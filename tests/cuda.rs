@@ -311,3 +311,32 @@ fn a_context_that_is_lost_ends_the_engine_within_a_tick_and_lets_everybody_go() 
         std::mem::forget(bench);
     });
 }
+
+static DIES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+unsafe extern "C-unwind" fn die_if_told(_: *mut c_void, _: *mut rte_batch, _: rte_stream) -> i32 {
+    if DIES.load(std::sync::atomic::Ordering::SeqCst) { DEAD } else { 0 }
+}
+
+#[test]
+fn an_engine_that_a_stage_ends_says_so_though_the_device_had_no_memory_for_a_session_before() {
+    under("an_engine_that_a_stage_ends_says_so_though_the_device_had_no_memory_for_a_session_before", &[], || {
+        let lines = Mutex::new(Vec::new());
+        let mut stages = [stage(RTE_HOT, die_if_told)];
+        stages[0].name = c"world".as_ptr();
+        let model = model(&stages, 4, 8);
+        let host = Host::new(&model, &rte_engine_options { lanes: RTE_LANES_CUDA, ..with_log(&lines) });
+        assert_eq!((host.push(message(RTE_ATTACH, 1), &[]), host.tick()), (0, 0));
+        assert_eq!(host.push(message(RTE_ATTACH, 2), &[]), 0);
+        let failing = Failing::new("cuMemHostAlloc", 1, 2, false);
+        assert_eq!(failing.during(|| host.tick()), 0);
+        let mut rejected = 0;
+        host.pop_all(|output| rejected += u64::from(output.kind == RTE_REJECTED && output.status == MEMORY));
+        assert_eq!((rejected, host.info().health), (1, 0));
+        DIES.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(host.tick(), DEAD);
+        drop(host);
+        let lines = lines.into_inner().unwrap();
+        assert_eq!(lines.last().unwrap(), "the engine is dead: stage world, status -11");
+    });
+}

@@ -43,14 +43,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Why the engine could not be opened or go on, where the system or a device has said so.
-    pub fn why(&self) -> Option<&str> {
-        self.threads.refusal().or_else(|| self.trouble.get().map(|(_, words)| words))
+    /// Why the engine could not be opened or go on, with `status`, where the system or a device has said so. (A device may
+    /// have failed before, too, in what cost a session its buffers and no more.)
+    pub fn why(&self, status: Status) -> Option<&str> {
+        let of_device = || self.trouble.get().filter(|(failed, _)| *failed == status).map(|(_, words)| words);
+        self.threads.refusal().or_else(of_device)
     }
 
     /// What an engine that died of `status` died of.
     pub fn cause(&self, status: Status) -> String {
-        self.why().map_or_else(|| format!("status {status}"), str::to_string)
+        self.why(status).map_or_else(|| format!("status {status}"), str::to_string)
     }
 }
 

@@ -240,7 +240,7 @@ impl Engine {
         self.shared.inbox.close();
         self.shared.outbox.end(Status::DEAD, Some(Notice::of_engine(Event::Dead(fault), tick)));
         let name = self.model().manifest().stage_name(fault.stage);
-        let line = || match self.settings().why() {
+        let line = || match self.settings().why(fault.status) {
             Some(why) => format!("the engine is dead: {why}"),
             None => format!("the engine is dead: stage {name}, status {}", fault.status),
         };

@@ -230,7 +230,7 @@ impl Engine {
             }
             status => {
                 let init = || format!("model.init or the lanes' streams failed: status {status}");
-                Err(Failure::new(Status(status), self.settings.why().map_or_else(init, str::to_string)))
+                Err(Failure::new(Status(status), self.settings.why(Status(status)).map_or_else(init, str::to_string)))
             }
         }
     }
