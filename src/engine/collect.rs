@@ -298,7 +298,8 @@ impl Delivery<'_> {
         };
         let mark = &flight.marks[row.at()];
         let (tick, start) = (flight.tick, flight.start);
-        let done = if self.completion.is_some() { 0 } else { self.done };
+        // (In a replay it is there already.)
+        let done = if self.manifest.on_device { 0 } else { self.done };
         let stamp = || Stamp {
             session: life.session,
             user: life.user,
