@@ -1033,14 +1033,15 @@ RTE_API rte_status rte_engine_step(struct rte_engine *engine, const uint64_t *du
 
 /// A fourth way to drive an engine that is not driven yet: runs what options.record_path of another one wrote, on the
 /// calling thread, as fast as the model is. `model` and `options` have to be as they were, lanes too, but record_path
-/// NULL: rte_engine_new would empty the file. The model is called with the same batches and makes the same chunks, with the same times in them; then the engine is as after a stop. Its
-/// consumer is not waited for: take outputs with options.on_output, or on another thread. What was lent is copied here.
-/// Borrows `path` until return.
+/// NULL: rte_engine_new would empty the file. The model is called with the same batches and makes the same chunks, with
+/// the same times in them; then the engine is as after a stop. Its consumer is not waited for: take outputs with
+/// options.on_output, or on another thread. What was lent is copied here. Borrows `path` until return.
 ///
 /// RTE_ERR_ARGUMENT: NULL, no such file, not a record, cut off or damaged (of an engine that was not stopped, say), of
-/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped, it records, or the model has
-/// `serve`; or the run left the record, with what was asked for when: the model is another, or does not repeat itself. RTE_ERR_DEAD: the
-/// record ends so. RTE_ERR_DEADLOCK: in a callback of this engine. What `init` returned, or else as `rte_engine_start`.
+/// another engine: the message names what differs. RTE_ERR_STATE: driven already or stopped, it records, messages were
+/// pushed to it, or the model has `serve`; or the run left the record, with what was asked for when: the model is another,
+/// or does not repeat itself. RTE_ERR_DEAD: the record ends so. RTE_ERR_DEADLOCK: in a callback of this
+/// engine. What `init` returned, or else as `rte_engine_start`.
 /// Threads: any. Callbacks: of another engine only.
 RTE_API rte_status rte_engine_replay(struct rte_engine *engine, const char *path, struct rte_error *error);
 

@@ -592,3 +592,16 @@ fn an_engine_that_records_replays_nothing_and_may_be_driven_all_the_same() {
     drop(host);
     assert_eq!(refused(&own, 4, &model), (0, String::new()), "what it records is whole");
 }
+
+#[test]
+fn an_engine_that_has_messages_already_replays_nothing_and_says_why() {
+    let (model, told) = (Model::default(), Mutex::new(Vec::new()));
+    let path = short("pushed", 50, &model);
+    let host = Setup { lanes: RTE_LANES_INLINE, policy: 0, model: &model, max_sessions: 4, record: None }.host(&told);
+    assert_eq!(host.push(message(RTE_ATTACH, 7), &[]), 0);
+    let (status, message) = replay(&host, &path);
+    assert_eq!(status, rte_status_code::RTE_ERR_STATE as i32);
+    assert!(message.contains("messages"), "{message}");
+    assert_eq!(host.tick(), 0, "and may be driven");
+    assert_eq!(host.info().attached, 1);
+}

@@ -300,6 +300,21 @@ impl Engine {
         serving.try_lock().filter(|serving| serving.is_open())
     }
 
+    /// Of one that a replay may drive: it is told what is on record alone, and does not write over it.
+    fn refuse_told(&self) -> Result<(), Failure> {
+        let refused = |why| Err(Failure::new(Status::STATE, why));
+        let records = |driver: MutexGuard<'_, Driver>| driver.cohort.as_ref().is_some_and(|own| own.tape().is_some());
+        if self.mode.load(Ordering::Relaxed) != Mode::Unset as u8 {
+            Ok(()) // that is refused when it is claimed
+        } else if self.driver.try_lock().is_some_and(records) {
+            refused("options.record_path: set: one engine either records or replays")
+        } else if self.shared.inbox.has_next() {
+            refused("there are messages in the inbox: the record has all that the engine is to be told")
+        } else {
+            Ok(())
+        }
+    }
+
     /// Drives it through what `path` has on record, on this thread.
     pub fn replay(&self, path: &str) -> Result<(), Failure> {
         self.refuse_inside()?;
@@ -307,12 +322,7 @@ impl Engine {
         if self.serving.is_some() {
             return Err(Failure::new(Status::STATE, "the model has serve: there is no record of its loop"));
         }
-        let records =
-            |driver: MutexGuard<'_, Driver>| driver.cohort.as_ref().is_some_and(|cohort| cohort.tape().is_some());
-        if self.mode.load(Ordering::Relaxed) == Mode::Unset as u8 && self.driver.try_lock().is_some_and(records) {
-            let message = "options.record_path: set: one engine either records or replays";
-            return Err(Failure::new(Status::STATE, message));
-        }
+        self.refuse_told()?;
         let record = Reader::open(path).map_err(|why| Failure::new(Status::ARGUMENT, why))?;
         let facts = self.facts();
         if let Some(what) = difference(record.facts(), &facts) {
