@@ -345,8 +345,9 @@ fn twice(name: &str, lanes: u32, policy: u32, is_driven: bool, model: impl Fn() 
     assert_eq!(first.len(), second.len());
     let size = std::fs::metadata(&path).unwrap().len();
     println!("{name}: {ticks} ticks, {chunks} chunks, {} outputs again; {} bytes a tick", first.len(), size / ticks);
-    // How many sessions there are when in an engine that runs free is the system's to say.
-    assert!(chunks as u64 > if is_driven { ticks / 2 } else { 0 });
+    // How many sessions there are when in an engine that runs free is the system's to say, and on threads how many ticks
+    // an encode takes.
+    assert!(chunks as u64 > if is_driven && lanes != RTE_LANES_THREADS { ticks / 2 } else { 0 });
 }
 
 fn sound() -> Model {
