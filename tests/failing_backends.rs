@@ -59,6 +59,8 @@ struct State {
     freed: Vec<bool>,
     /// When they pass; `None`: freed.
     events: Vec<Option<u64>>,
+    /// Pointers of the model's own that became chunks'.
+    owed: Vec<usize>,
     /// What is to become of which function's call, after how many.
     fate: Option<(Function, u64, Fate)>,
     complaints: Vec<String>,
@@ -315,8 +317,6 @@ unsafe extern "C-unwind" fn encode(user: *mut c_void, _: *mut rte_batch, stream:
     enqueue(user, stream, Stage)
 }
 
-static CHUNK: u64 = 7;
-
 unsafe extern "C-unwind" fn deferred(user: *mut c_void, batch: *mut rte_batch, stream: rte_stream) -> i32 {
     let status = enqueue(user, stream, Stage);
     if World::of(user).gives_chunks.load(SeqCst) {
@@ -326,7 +326,8 @@ unsafe extern "C-unwind" fn deferred(user: *mut c_void, batch: *mut rte_batch, s
             for at in 0..batch.count as usize {
                 let output = &mut *batch.output.add(at);
                 if output.is_null() {
-                    *output = std::ptr::from_ref(&CHUNK).cast_mut().cast();
+                    *output = Box::into_raw(Box::new(7u64)).cast();
+                    World::of(user).state().owed.push(output.addr());
                 }
                 *batch.output_size.add(at) = 8;
             }
@@ -335,8 +336,15 @@ unsafe extern "C-unwind" fn deferred(user: *mut c_void, batch: *mut rte_batch, s
     status
 }
 
-unsafe extern "C-unwind" fn release_output(user: *mut c_void, _: *mut c_void) {
-    World::of(user).enter(ReleaseOutput);
+unsafe extern "C-unwind" fn release_output(user: *mut c_void, data: *mut c_void) {
+    let world = World::of(user);
+    world.enter(ReleaseOutput);
+    let mut state = world.state();
+    match state.owed.iter().position(|owed| *owed == data.addr()) {
+        // SAFETY: from `deferred`, once.
+        Some(at) => drop((state.owed.swap_remove(at), unsafe { Box::from_raw(data.cast::<u64>()) })),
+        None => state.complaints.push("a pointer came back that was not owed".to_string()),
+    }
 }
 
 unsafe extern "C-unwind" fn on_output(user: *mut c_void, output: *mut rte_output) {
@@ -405,7 +413,7 @@ fn an_engine_that_sleeps_hears_of_a_device_that_fails_when_it_looks_last() {
 fn a_function_that_fails_once_leaves_what_streams_still_work_on_until_it_is_done() {
     for function in [EventNew, Record, Wait, Query, Sync] {
         let mut deaths = 0;
-        for (after, flags) in (0..40).flat_map(|after| [(after, 0), (after, OWN)]) {
+        for (after, flags) in (0..40).flat_map(|after| [(after, 0), (after, OWN), (after, RTE_MODEL_OWN_OUTPUT)]) {
             let world = World::new();
             world.length.store(50, SeqCst);
             world.gives_chunks.store(true, SeqCst);
@@ -430,6 +438,7 @@ fn a_function_that_fails_once_leaves_what_streams_still_work_on_until_it_is_done
             assert_eq!(world.complaints(), Vec::<String>::new(), "{function:?} {after}");
             let state = world.state();
             assert!(state.events.iter().all(Option::is_none) && state.freed.iter().all(|freed| *freed));
+            assert_eq!(state.owed.len(), 0, "{function:?} {after}: pointers");
         }
         assert!(deaths > 5, "{function:?}: {deaths}");
     }
