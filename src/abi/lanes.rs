@@ -41,9 +41,10 @@ impl Kind {
         trouble: &Arc<Trouble>,
     ) -> Result<Kind, Failure> {
         let kind = match table.lanes {
-            // SAFETY: the caller's promise.
             RTE_LANES_HOST => {
-                Kind::Host(Table::new(unsafe { options::read_backend(table)? }, bell.clone(), watch.clone()))
+                // SAFETY: the caller's promise.
+                let backend = unsafe { options::read_backend(table)? };
+                Kind::Host(Table::new(backend, bell.clone(), watch.clone()))
             }
             RTE_LANES_THREADS => Kind::Threads,
             // SAFETY: the caller's promise.
