@@ -205,7 +205,8 @@ impl Inbox {
                 if let Some(release) = parcel.release {
                     release.disarm();
                 }
-                Err(refused)
+                // Who has used up its share of a closed queue, which nobody may drain, would be told to come again for ever.
+                Err(if self.is_closed() { Refused::Closed } else { refused })
             }
         }
     }

@@ -1,0 +1,99 @@
+//! What goes in: a push, a message and a question each get the answer that is true at that moment, also from a callback in
+//! the middle of a tick, beside a consumer that stands still, and at the end.
+
+mod driver;
+mod serve_host;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use driver::*;
+use serve_host::{AGAIN, DEAD, Ends, OK, STATE};
+
+/// What the callbacks do.
+struct Play<'a> {
+    hot: Box<dyn FnMut(&rte_batch) -> i32 + 'a>,
+    seed: Box<dyn FnMut(&rte_batch) -> i32 + 'a>,
+}
+
+impl<'a> Play<'a> {
+    fn new(hot: impl FnMut(&rte_batch) -> i32 + 'a) -> Play<'a> {
+        Play { hot: Box::new(hot), seed: Box::new(|_| OK) }
+    }
+
+    fn host(&mut self, keys: &[rte_key], max_sessions: u32, options: &rte_engine_options) -> Host {
+        let stages = [stage(RTE_HOT, hot)];
+        let model = rte_model {
+            user: std::ptr::from_mut(self).cast(),
+            keys: keys.as_ptr(),
+            key_count: keys.len() as u32,
+            seed: Some(seed),
+            ..model(&stages, max_sessions, 8)
+        };
+        Host::new(&model, options)
+    }
+}
+
+unsafe extern "C-unwind" fn hot(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the test's `Play`, which outlives its engine; callbacks of one lane never overlap; the arrays of a batch.
+    unsafe {
+        std::slice::from_raw_parts_mut((*batch).output_size, (*batch).count as usize).fill(1);
+        ((*user.cast::<Play<'_>>()).hot)(&*batch)
+    }
+}
+
+unsafe extern "C-unwind" fn seed(user: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: as above.
+    unsafe { ((*user.cast::<Play<'_>>()).seed)(&*batch) }
+}
+
+/// An engine as its callbacks, and other threads, have it: once it is made.
+#[derive(Default)]
+struct Later(AtomicU64);
+
+impl Later {
+    fn set(&self, host: &Host) {
+        self.0.store(host.engine.expose_provenance() as u64, SeqCst);
+    }
+
+    fn ends(&self) -> Ends {
+        Ends(std::ptr::with_exposed_provenance_mut(self.0.load(SeqCst) as usize))
+    }
+}
+
+fn send(host: &Host, kind: u32, session: u64) {
+    assert_eq!(host.push(message(kind, session), &[]), OK);
+}
+
+// ---- pushes
+
+/// Pushes ACTIONs of session 1 until there is no room for more of them.
+fn use_up_the_share(ends: Ends) {
+    let pushed = (0..1000).take_while(|_| ends.push(message(RTE_ACTION, 1), &[]) == OK).count();
+    assert!((1..1000).contains(&pushed), "{pushed}");
+    assert_eq!(ends.push(message(RTE_ACTION, 1), &[]), AGAIN);
+}
+
+#[test]
+fn who_has_used_up_its_share_is_told_of_the_death_and_of_the_stop_all_the_same() {
+    for dies in [true, false] {
+        let later = Later::default();
+        let mut play = Play::new(|_| {
+            use_up_the_share(later.ends());
+            if dies {
+                return DEAD;
+            }
+            later.ends().stop(0);
+            assert_eq!(later.ends().push(message(RTE_ACTION, 1), &[]), STATE, "the stop was asked for");
+            OK
+        });
+        let host = play.host(&[], 1, &options());
+        later.set(&host);
+        send(&host, RTE_ATTACH, 1);
+        assert_eq!(host.tick(), if dies { DEAD } else { OK });
+        for session in [1, 2] {
+            let expected = if dies { DEAD } else { STATE };
+            assert_eq!(host.push(message(RTE_ACTION, session), &[]), expected, "session {session}, dies: {dies}");
+        }
+    }
+}
