@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use driver::*;
 use serve_host::{AGAIN, DEAD, Ends, OK, STATE};
 
+const TOO_LARGE: i32 = rte_status_code::RTE_ERR_TOO_LARGE as i32;
+
 /// What the callbacks do.
 struct Play<'a> {
     hot: Box<dyn FnMut(&rte_batch) -> i32 + 'a>,
@@ -65,6 +67,10 @@ fn send(host: &Host, kind: u32, session: u64) {
     assert_eq!(host.push(message(kind, session), &[]), OK);
 }
 
+fn key(size: usize, of: u32, merge: u32, flags: u32) -> rte_key {
+    rte_key { size, r#type: of, merge, flags, ..zeroed() }
+}
+
 // ---- pushes
 
 /// Pushes ACTIONs of session 1 until there is no room for more of them.
@@ -95,5 +101,17 @@ fn who_has_used_up_its_share_is_told_of_the_death_and_of_the_stop_all_the_same()
             let expected = if dies { DEAD } else { STATE };
             assert_eq!(host.push(message(RTE_ACTION, session), &[]), expected, "session {session}, dies: {dies}");
         }
+    }
+}
+
+#[test]
+fn a_size_that_no_memory_has_is_too_large_and_nothing_more() {
+    let mut play = Play::new(|_| OK);
+    let host = play.host(&[key(0, RTE_BYTES, 0, 0), key(0, RTE_BYTES, 0, 0)], 1, &options());
+    let byte = [1u8];
+    for size in [usize::MAX, usize::MAX / 2 + 1, 1 << 40] {
+        let huge = rte_value { size, ..value(0, &byte) };
+        assert_eq!(host.push(message(RTE_ATTACH, 1), &[huge]), TOO_LARGE, "{size:#x}");
+        assert_eq!(host.push(message(RTE_ATTACH, 1), &[value(1, &byte), huge]), TOO_LARGE, "{size:#x} and 1");
     }
 }

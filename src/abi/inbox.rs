@@ -159,6 +159,7 @@ unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message, values: &mu
     if !message.ready.is_null() && !takes_device {
         return Err(Mistake::Ready { is_recorded });
     }
+    let most = engine.settings().message_bytes;
     let (mut seen, mut copied) = (KeySet::NONE, 0usize);
     for at in 0..message.value_count {
         // SAFETY: the caller's promise.
@@ -194,21 +195,29 @@ unsafe fn read_values<'a>(engine: &Engine, message: &'a rte_message, values: &mu
         if value.size > 0 && !fits(value.size, keys.spec(key)) {
             return wrong(Wrong::Size);
         }
+        let is_lent = value.flags & RTE_VALUE_BORROWED != 0;
+        if is_lent && !is_device && value.size > isize::MAX as usize {
+            return wrong(Wrong::Vast);
+        }
         let content = if value.size == 0 {
             Ok(&[][..])
         } else if is_device {
             Err(Lent::on_device(value.data.expose_provenance(), value.size))
-        } else if value.flags & RTE_VALUE_BORROWED != 0 {
+        } else if is_lent {
             // SAFETY: the host lends the bytes until its release has run, which travels with the message.
             Err(unsafe { Lent::new(value.data.expose_provenance(), value.size) })
         } else {
             copied = copied.saturating_add(value.size);
-            // SAFETY: the caller's promise; borrowed until the push returns.
-            Ok(unsafe { std::slice::from_raw_parts(value.data.cast::<u8>(), value.size) })
+            if copied > most {
+                // Refused below, unless it has a worse mistake; nobody has looked whether so many bytes can be.
+                Ok(&[][..])
+            } else {
+                // SAFETY: the caller's promise; borrowed until the push returns.
+                Ok(unsafe { std::slice::from_raw_parts(value.data.cast::<u8>(), value.size) })
+            }
         };
         values.push(ValueIn { key: value.key, revision: value.revision, content });
     }
-    let most = engine.settings().message_bytes;
     match copied {
         _ if !message.ready.is_null() && !has_device => Err(Mistake::ReadyForNothing),
         copied if copied > most => Err(Mistake::TooLarge(copied, most)),

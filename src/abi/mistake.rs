@@ -43,6 +43,8 @@ pub(super) enum Wrong {
     DeviceRevision,
     NoData,
     Size,
+    /// Lent, and more than there can be.
+    Vast,
 }
 
 /// Why the memory of a device is no use here.
@@ -107,6 +109,7 @@ fn value_words(value: rte_value, wrong: Wrong, keys: &Keys) -> String {
         Wrong::DeviceColumn => format!("flags: RTE_VALUE_DEVICE, but key {key} ({name}) has a size, and so a column"),
         Wrong::DeviceRevision => "revision: 0, but with RTE_VALUE_DEVICE nobody can tell what has changed".to_string(),
         Wrong::NoData => format!("data: NULL, but size is {size}"),
+        Wrong::Vast => format!("size: {size} is more than any memory has"),
         Wrong::Size => match spec.map_or((0, 1), |spec| (spec.size, element(spec))) {
             (0, element) => format!("size: {size}, but key {key} ({name}) takes a multiple of {element}"),
             (exact, _) => format!("size: {size}, but key {key} ({name}) takes {exact}"),
