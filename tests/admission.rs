@@ -115,3 +115,22 @@ fn a_size_that_no_memory_has_is_too_large_and_nothing_more() {
         assert_eq!(host.push(message(RTE_ATTACH, 1), &[value(1, &byte), huge]), TOO_LARGE, "{size:#x} and 1");
     }
 }
+
+#[test]
+fn actions_of_many_leave_room_for_the_largest_context_wherever_the_bytes_wrap() {
+    // The largest message, with its heads, is a quarter of the bytes to the last one.
+    let largest = (1 << 16) - 64 * 40;
+    for misplaced in [0, 1 << 14, 1 << 15, 3 << 14] {
+        let mut play = Play::new(|_| OK);
+        let sizes = rte_engine_options { message_bytes: largest, inbox_bytes: 1, ..options() };
+        let host = play.host(&[key(0, RTE_BYTES, 0, 0)], 8, &sizes);
+        let bytes = vec![7u8; largest as usize];
+        assert_eq!(host.push(message(RTE_ACTION, 9), &[value(0, &bytes[..misplaced])]), OK);
+        assert_eq!(host.tick(), OK);
+        let taken =
+            (1..100).filter(|session| host.push(message(RTE_ACTION, *session), &[value(0, &bytes)]) == OK).count();
+        assert!((2..4).contains(&taken), "{taken} of the largest ACTIONs");
+        let attach = host.push(message(RTE_ATTACH, 100), &[value(0, &bytes)]);
+        assert_eq!(attach, OK, "behind {taken} ACTIONs, {misplaced} bytes after the begin");
+    }
+}

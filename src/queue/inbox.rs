@@ -155,6 +155,8 @@ pub struct Inbox {
     shares: Box<[AtomicU64]>,
     actions: CachePadded<AtomicU64>,
     limits: Limits,
+    /// What all ACTIONs may have of the arena.
+    action_bytes: u64,
 }
 
 // SAFETY: a cell's body and its span of the arena are touched by the producer that claimed the ticket until it stores
@@ -184,6 +186,8 @@ impl Inbox {
             shares: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             actions: CachePadded::new(AtomicU64::new(0)),
             limits: Limits { bytes, ..limits },
+            // Behind them is room for the largest message, and for what is skipped where the arena ends: less than such a one.
+            action_bytes: (bytes / 4 * 3).min(bytes - 2 * largest),
         })
     }
 
@@ -231,7 +235,7 @@ impl Inbox {
         if !take_share(share, weight, (messages / 4).max(1), bytes / 4) {
             return Err(Refused::Full);
         }
-        if is_action && !take_share(&self.actions, weight, (messages * 3 / 4).max(1), bytes / 4 * 3) {
+        if is_action && !take_share(&self.actions, weight, (messages * 3 / 4).max(1), self.action_bytes) {
             share.fetch_sub(one(weight), Ordering::Relaxed);
             return Err(Refused::Full);
         }
