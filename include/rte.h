@@ -1184,8 +1184,8 @@ RTE_API rte_status rte_engine_get_info(const struct rte_engine *engine, struct r
 
 /// What is known of a session. Looks at every row: not for each frame and session. Writes `info->struct_size` bytes.
 ///
-/// RTE_ERR_UNKNOWN: not attached at the end of the last tick, or its RTE_DETACHED was queued since. RTE_ERR_ARGUMENT,
-/// RTE_ERR_VERSION as for `rte_engine_get_info`.
+/// RTE_ERR_UNKNOWN: not attached at the end of the last tick, or its RTE_DETACHED or RTE_REJECTED was queued since; after a
+/// RESET it is the new life that is shown. RTE_ERR_ARGUMENT, RTE_ERR_VERSION as for `rte_engine_get_info`.
 /// Threads: any. Callbacks: may be called in any.
 RTE_API rte_status rte_session_get_info(const struct rte_engine *engine, uint64_t session, struct rte_session_info *info);
 

@@ -5,7 +5,8 @@ mod driver;
 mod serve_host;
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use driver::*;
 use serve_host::{AGAIN, DEAD, Ends, OK, STATE};
@@ -65,6 +66,10 @@ impl Later {
 
 fn send(host: &Host, kind: u32, session: u64) {
     assert_eq!(host.push(message(kind, session), &[]), OK);
+}
+
+fn drain_of(session: u64) -> rte_message {
+    rte_message { flags: RTE_DRAIN, ..message(RTE_DETACH, session) }
 }
 
 fn key(size: usize, of: u32, merge: u32, flags: u32) -> rte_key {
@@ -133,4 +138,150 @@ fn actions_of_many_leave_room_for_the_largest_context_wherever_the_bytes_wrap() 
         let attach = host.push(message(RTE_ATTACH, 100), &[value(0, &bytes)]);
         assert_eq!(attach, OK, "behind {taken} ACTIONs, {misplaced} bytes after the begin");
     }
+}
+
+// ---- what is said of a session
+
+#[test]
+fn a_session_whose_end_can_be_popped_is_unknown_also_in_the_middle_of_a_tick() {
+    let (later, asks) = (Later::default(), AtomicBool::new(false));
+    let mut told = Vec::new();
+    let mut seeds = 0;
+    let mut play = Play::new(|_| {
+        if asks.load(SeqCst) {
+            let ends = later.ends();
+            while let Ok((output, _)) = ends.output() {
+                if matches!(output.kind, RTE_DETACHED | RTE_REJECTED) {
+                    told.push((output.kind, output.session, ends.session(output.session).map(|info| info.generation)));
+                }
+            }
+        }
+        OK
+    });
+    play.seed = Box::new(|batch| {
+        // SAFETY: the arrays of a batch.
+        let sessions = unsafe { std::slice::from_raw_parts(batch.session, batch.count as usize) };
+        seeds += u32::from(sessions.contains(&4));
+        if sessions.contains(&4) { -1000 } else { OK }
+    });
+    let host = play.host(&[], 4, &rte_engine_options { seed_attempts: 2, ..options() });
+    later.set(&host);
+    (1..=3).for_each(|session| send(&host, RTE_ATTACH, session));
+    assert_eq!(host.tick(), OK);
+    send(&host, RTE_ATTACH, 4);
+    assert_eq!(host.tick(), OK);
+    host.pop_all(|_| ());
+    asks.store(true, SeqCst);
+    send(&host, RTE_DETACH, 2);
+    send(&host, RTE_RESET, 3);
+    assert_eq!(host.tick(), OK);
+    asks.store(false, SeqCst);
+    assert!(later.ends().session(3).is_some_and(|info| info.generation == 5), "the new life of 3");
+    drop(host);
+    drop(play);
+    assert_eq!(
+        told,
+        [(RTE_DETACHED, 2, None), (RTE_DETACHED, 3, Some(5)), (RTE_REJECTED, 4, None)],
+        "of whom, and what info says then"
+    );
+    assert_eq!(seeds, 2);
+}
+
+#[test]
+fn a_session_that_has_drained_stays_unknown_while_another_takes_its_row() {
+    let (later, asks) = (Later::default(), AtomicBool::new(false));
+    let mut said = Vec::new();
+    let mut play = Play::new(|_| {
+        if asks.load(SeqCst) {
+            said.push(later.ends().session(2).is_some());
+        }
+        OK
+    });
+    let host = play.host(&[], 2, &options());
+    later.set(&host);
+    (1..=2).for_each(|session| send(&host, RTE_ATTACH, session));
+    assert_eq!(host.tick(), OK);
+    assert_eq!(host.push(drain_of(2), &[]), OK);
+    assert_eq!(host.tick(), OK);
+    let mut ended = 0;
+    host.pop_all(|output| ended += u64::from(output.kind == RTE_DETACHED));
+    assert_eq!((ended, later.ends().session(2).is_some()), (1, false));
+    send(&host, RTE_ATTACH, 3);
+    asks.store(true, SeqCst);
+    assert_eq!(host.tick(), OK);
+    drop(host);
+    drop(play);
+    assert_eq!(said, [false]);
+}
+
+/// A consumer that was told asks at once, while the engine goes on.
+#[test]
+fn who_was_told_of_an_end_is_told_no_more_of_that_life() {
+    const SESSIONS: u64 = 4;
+    const LIVES: u64 = 20_000;
+    let mut play = Play::new(|_| OK);
+    let host = play.host(&[], SESSIONS as u32, &options());
+    let later = Later::default();
+    later.set(&host);
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_start(host.engine, null_mut()) }, OK);
+    (1..=SESSIONS).for_each(|session| send(&host, RTE_ATTACH, session));
+    let (mut ends, mut output) = (0, zeroed());
+    while ends < LIVES {
+        // SAFETY: the engine lives; each output is released once.
+        unsafe {
+            assert_eq!(rte_outbox_wait(host.engine, u64::MAX), OK);
+            while rte_outbox_pop(host.engine, &mut output) == OK {
+                let rte_output { kind, session, generation, .. } = output;
+                rte_output_release(&mut output, null_mut());
+                if kind == RTE_ATTACHED {
+                    let detach = message(RTE_DETACH, session);
+                    let detach = if generation % 2 == 0 { detach } else { drain_of(session) };
+                    assert_eq!(host.push(detach, &[]), OK);
+                }
+                if kind == RTE_DETACHED {
+                    ends += 1;
+                    let said = later.ends().session(session).map(|info| info.generation);
+                    assert_eq!(said, None, "session {session}, whose life {generation} has ended");
+                    send(&host, RTE_ATTACH, session);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn who_was_told_of_an_end_by_the_hosts_own_loop_is_told_no_more_of_that_life() {
+    const LIVES: u64 = 20_000;
+    let mut it = serve_host::Loop::new(|ends| {
+        loop {
+            while let Ok(shown) = ends.pop() {
+                let said = [ends.tell(RTE_ATTACHED, shown.session), ends.tell(RTE_DETACHED, shown.session)];
+                assert_eq!(said[0] == OK, shown.kind == RTE_ATTACH);
+            }
+            match ends.wait(u64::MAX) {
+                OK => {}
+                status => return status,
+            }
+        }
+    });
+    let host = Host::new(&it.model(4), &options());
+    let ends = Ends(host.engine);
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_start(host.engine, null_mut()) }, OK);
+    (1..=4).for_each(|session| ends.send(RTE_ATTACH, session, 0));
+    let mut ended = 0;
+    while ended < LIVES {
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_outbox_wait(host.engine, u64::MAX) }, OK);
+        while let Ok((output, _)) = ends.output() {
+            if output.kind == RTE_DETACHED {
+                ended += 1;
+                assert!(ends.session(output.session).is_none(), "life {} has ended", output.generation);
+                ends.send(RTE_ATTACH, output.session, 0);
+            }
+        }
+    }
+    assert_eq!(ends.stop(u64::MAX), OK);
+    it.check();
 }

@@ -7,8 +7,9 @@ use super::engine::rte_engine;
 use super::guard::with_engine;
 use super::status::rte_status;
 use crate::engine::{Engine, Failure};
-use crate::telemetry::State;
-use crate::word::{Session, Status, hook};
+use crate::queue::Outbox;
+use crate::telemetry::{Entry, State};
+use crate::word::{Row, Session, Status, hook};
 
 /// What is known of an engine. A descriptor: set struct_size. Times are nanoseconds; quantiles are exact to 1/16.
 ///
@@ -236,8 +237,8 @@ fn engine_info(engine: &Engine) -> rte_engine_info {
 
 /// What is known of a session. Looks at every row: not for each frame and session. Writes `info->struct_size` bytes.
 ///
-/// RTE_ERR_UNKNOWN: not attached at the end of the last tick, or its RTE_DETACHED was queued since. RTE_ERR_ARGUMENT,
-/// RTE_ERR_VERSION as for `rte_engine_get_info`.
+/// RTE_ERR_UNKNOWN: not attached at the end of the last tick, or its RTE_DETACHED or RTE_REJECTED was queued since; after a
+/// RESET it is the new life that is shown. RTE_ERR_ARGUMENT, RTE_ERR_VERSION as for `rte_engine_get_info`.
 /// Threads: any. Callbacks: may be called in any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_session_get_info(
@@ -251,36 +252,45 @@ pub unsafe extern "C" fn rte_session_get_info(
             return refuse(engine, "rte_session_get_info", failure);
         }
         let shared = &engine.shared;
-        let Some((row, entry)) = shared.board.find(Session(session)).filter(|(row, _)| !shared.outbox.has_parted(*row))
-        else {
-            return Status::UNKNOWN.0;
-        };
-        let said = rte_session_info {
-            struct_size: size_of::<rte_session_info>() as u32,
-            state: match entry.state {
-                State::Pending => RTE_PENDING,
-                State::Ready => RTE_READY,
-                State::Encoding => RTE_ENCODING,
-                State::Quarantined => RTE_QUARANTINED,
-                State::Held => RTE_HELD,
-            },
-            row: row.0,
-            status: entry.status.map_or(0, |status| status.0),
-            paused: entry.paused.into(),
-            reserved0: 0,
-            user: entry.user,
-            generation: entry.generation.0,
-            age: entry.age,
-            tag: entry.tag,
-            heavy_tag: entry.heavy_tag,
-            queued: shared.outbox.queued(row) as u64,
-            held: shared.outbox.held(row),
-            dropped: shared.outbox.dropped_of(row),
-            encodes: entry.encodes,
-            ticks_out: entry.ticks_out,
+        let said = loop {
+            let Some((row, entry)) = shared.board.find(Session(session)) else { return Status::UNKNOWN.0 };
+            let (has_parted, said) = (shared.outbox.has_parted(row), session_info(&shared.outbox, row, &entry));
+            // The row may have changed hands between these looks.
+            match shared.board.is_of(row, entry.generation) {
+                true if has_parted => return Status::UNKNOWN.0,
+                true => break said,
+                false => {}
+            }
         };
         // SAFETY: the host gave NULL or a descriptor.
         unsafe { descriptor::write(info, "info", said) }
             .map_or_else(|failure| refuse(engine, "rte_session_get_info", failure), |()| 0)
     })
+}
+
+fn session_info(outbox: &Outbox, row: Row, entry: &Entry) -> rte_session_info {
+    rte_session_info {
+        struct_size: size_of::<rte_session_info>() as u32,
+        state: match entry.state {
+            State::Pending => RTE_PENDING,
+            State::Ready => RTE_READY,
+            State::Encoding => RTE_ENCODING,
+            State::Quarantined => RTE_QUARANTINED,
+            State::Held => RTE_HELD,
+        },
+        row: row.0,
+        status: entry.status.map_or(0, |status| status.0),
+        paused: entry.paused.into(),
+        reserved0: 0,
+        user: entry.user,
+        generation: entry.generation.0,
+        age: entry.age,
+        tag: entry.tag,
+        heavy_tag: entry.heavy_tag,
+        queued: outbox.queued(row) as u64,
+        held: outbox.held(row),
+        dropped: outbox.dropped_of(row),
+        encodes: entry.encodes,
+        ticks_out: entry.ticks_out,
+    }
 }

@@ -148,6 +148,8 @@ impl Cohort {
         self.leave(row, Some((Event::Detached(None), envelope.tag)));
         self.arena.paused.set(row, is_paused);
         self.begin_life(row, life, session, user, envelope.tag);
+        // It was here when the last tick ended, and still is.
+        self.shared.board.write(row, self.entry(row).as_ref());
     }
 
     /// `life` has its context; the rest begins here. Its heavy values are what is applied once it is seeded.
@@ -251,6 +253,8 @@ impl Cohort {
 
     /// The end of a life: out of the cohort and of undelivered work now; the row retires when its own fences allow.
     pub(super) fn leave(&mut self, row: Row, notice: Option<(Event, u64)>) {
+        // First: whoever was told of the end finds the session here no more.
+        self.shared.board.write(row, None);
         if let Some((event, tag)) = notice {
             // In this order: whoever pops the notice finds nothing older behind it.
             self.shared.outbox.purge(row);

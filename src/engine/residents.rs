@@ -148,6 +148,10 @@ impl Serving {
         let notice = self.notice(row, event, tag);
         self.shared.log.say(Level::Debug, || format!("session {}: {event:?}", notice.session.0));
         self.pay(row);
+        if matches!(event, Event::Rejected(_) | Event::Detached(_)) {
+            // First: whoever is told of the end finds the session here no more.
+            self.shared.board.write(row, None);
+        }
         self.herald.tell(notice);
     }
 

@@ -94,6 +94,7 @@ impl Cohort {
         if !is_seeded {
             return self.leave(row, Some((Event::Rejected(Status::CLOSED), tag)));
         }
+        self.shared.board.write(row, None);
         if !farewell_sent {
             let notice = self.notice(row, Event::Detached(Some(Status::CLOSED)), 0);
             self.arena.life_mut(row).into_iter().for_each(|life| life.credits -= 1);

@@ -75,7 +75,7 @@ impl Cohort {
         }
     }
 
-    fn entry(&self, row: Row) -> Option<Entry> {
+    pub(super) fn entry(&self, row: Row) -> Option<Entry> {
         let life = self.arena.life(row)?;
         let (state, status) = match self.arena.state(row) {
             State::Ready { .. } if self.arena.held.has(row) => (Said::Held, None),

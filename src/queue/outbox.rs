@@ -259,7 +259,8 @@ impl Outbox {
     /// A new life begins in `row`.
     pub fn open(&self, row: Row) {
         let channel = self.channel(row);
-        channel.gone.store(false, Ordering::Relaxed);
+        // Release: who sees that it is not gone sees what was done about the life that was.
+        channel.gone.store(false, Ordering::Release);
         channel.dropped.store(0, Ordering::Relaxed);
     }
 

@@ -82,6 +82,12 @@ impl Board {
         })
     }
 
+    /// Whether that is said of `row` which says it of the life `generation`: else what was read of the row elsewhere since it
+    /// was found may be of another.
+    pub fn is_of(&self, row: Row, generation: Generation) -> bool {
+        self.read(row).is_some_and(|entry| entry.generation == generation)
+    }
+
     fn read(&self, row: Row) -> Option<Entry> {
         let slot = &self.slots[row.at()];
         loop {
