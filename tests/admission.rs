@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use driver::*;
-use serve_host::{AGAIN, DEAD, Ends, OK, STATE};
+use serve_host::{AGAIN, CLOSED, DEAD, Ends, OK, STATE};
 
 const TOO_LARGE: i32 = rte_status_code::RTE_ERR_TOO_LARGE as i32;
 
@@ -284,4 +284,44 @@ fn who_was_told_of_an_end_by_the_hosts_own_loop_is_told_no_more_of_that_life() {
     }
     assert_eq!(ends.stop(u64::MAX), OK);
     it.check();
+}
+
+// ---- the end
+
+/// Kind, status, generation and user of each output that is left.
+fn rest(host: &Host) -> Vec<(u32, i32, u64, u64)> {
+    let mut rest = Vec::new();
+    host.pop_all(|output| rest.push((output.kind, output.status, output.generation, output.user)));
+    rest
+}
+
+#[test]
+fn a_reset_that_the_stop_answers_names_the_life_that_it_has_not_ended() {
+    let mut play = Play::new(|_| OK);
+    let host = play.host(&[], 2, &options());
+    assert_eq!(host.push(rte_message { user: 9, ..message(RTE_ATTACH, 1) }, &[]), OK);
+    assert_eq!(host.tick(), OK);
+    host.pop_all(|_| ());
+    send(&host, RTE_RESET, 1);
+    assert_eq!(host.push(rte_message { user: 5, ..message(RTE_RESET, 2) }, &[]), OK);
+    assert_eq!(Ends(host.engine).stop(u64::MAX), OK);
+    assert_eq!(rest(&host), [(RTE_REJECTED, CLOSED, 1, 9), (RTE_REJECTED, CLOSED, 0, 5), (RTE_DETACHED, CLOSED, 1, 9)]);
+}
+
+#[test]
+fn a_reset_that_the_stop_of_a_loop_answers_names_the_life_that_it_has_not_ended() {
+    let mut it = serve_host::Loop::new(|ends| {
+        assert_eq!(ends.push(rte_message { user: 9, ..message(RTE_ATTACH, 1) }, &[]), OK);
+        assert!(ends.pop().is_ok());
+        assert_eq!(ends.tell(RTE_ATTACHED, 1), OK);
+        ends.outputs();
+        ends.send(RTE_RESET, 1, 0);
+        assert_eq!(ends.push(rte_message { user: 5, ..message(RTE_RESET, 2) }, &[]), OK);
+        OK
+    });
+    let host = Host::new(&it.model(2), &options());
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_run(host.engine, null_mut()) }, OK);
+    it.check();
+    assert_eq!(rest(&host), [(RTE_REJECTED, CLOSED, 1, 9), (RTE_REJECTED, CLOSED, 0, 5), (RTE_DETACHED, CLOSED, 1, 9)]);
 }

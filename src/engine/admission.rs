@@ -335,8 +335,15 @@ impl Cohort {
             if let Some(tape) = self.tape() {
                 tape.message(&message.envelope(), message.values());
             }
-            if message.envelope().kind.begins_life() {
-                self.refuse(message.envelope(), Generation(0), Status::CLOSED);
+            let envelope = message.envelope();
+            let living = self.arena.find(envelope.session).and_then(|row| self.arena.life(row));
+            match (envelope.kind, living) {
+                (Kind::Reset, Some(life)) => {
+                    let (user, generation) = (life.user, life.generation);
+                    self.refuse(Envelope { user, ..envelope }, generation, Status::CLOSED);
+                }
+                (Kind::Attach | Kind::Reset, _) => self.refuse(envelope, Generation(0), Status::CLOSED),
+                _ => {}
             }
         }
         self.told(shared.inbox.is_empty())

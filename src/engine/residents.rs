@@ -14,8 +14,7 @@ impl Serving {
     /// Acts on what concerns who is here. The row, if the message is the loop's to act on.
     pub(super) fn admit(&mut self, envelope: Envelope) -> Option<Row> {
         let Envelope { kind, session, tag, .. } = envelope;
-        let home = self.sessions.get(&session).copied();
-        let row = home.filter(|row| self.places[row.at()].life.as_ref().is_some_and(|life| !life.is_gone()));
+        let (home, row) = (self.sessions.get(&session).copied(), self.home_of(session));
         let living = row.and_then(|row| self.places[row.at()].life.as_ref());
         let is_draining = living.is_some_and(Served::is_draining);
         if envelope.generation != Generation(0) && living.is_none_or(|life| life.generation != envelope.generation) {
@@ -25,9 +24,7 @@ impl Serving {
         }
         match (kind, row) {
             (Kind::Attach, Some(row)) => self.answer(self.notice(row, Event::Attached { already: true }, tag)),
-            (Kind::Reset, Some(row)) if is_draining => {
-                self.answer(self.notice(row, Event::Rejected(Status::STATE), tag));
-            }
+            (Kind::Reset, Some(row)) if is_draining => self.decline(row, Status::STATE, tag),
             (Kind::Reset, Some(row)) => return self.reset(row, tag),
             (Kind::Attach | Kind::Reset, None) => return self.attach(home, envelope),
             (Kind::Detach { drain }, Some(row)) => return self.detach(row, drain, tag),
@@ -39,6 +36,12 @@ impl Serving {
             (Kind::Resume, Some(row)) => return self.note(row, |life| life.paused = false),
         }
         None
+    }
+
+    /// Where `session` is for everybody, not for the loop alone.
+    pub(super) fn home_of(&self, session: Session) -> Option<Row> {
+        let home = self.sessions.get(&session).copied();
+        home.filter(|row| self.places[row.at()].life.as_ref().is_some_and(|life| !life.is_gone()))
     }
 
     fn refund(&self, kind: Kind) {
@@ -165,6 +168,11 @@ impl Serving {
     fn answer(&mut self, notice: Notice) {
         self.herald.tell(notice);
         self.shared.outbox.refund(LIFE_NOTICES - 1);
+    }
+
+    /// A RESET of the life in `row` that has not ended it.
+    pub(super) fn decline(&mut self, row: Row, status: Status, tag: u64) {
+        self.answer(self.notice(row, Event::Rejected(status), tag));
     }
 
     pub(super) fn refuse(&mut self, envelope: Envelope, status: Status) -> Option<Row> {

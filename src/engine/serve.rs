@@ -14,7 +14,7 @@ use super::served::{Place, Standing};
 use super::shared::Shared;
 use crate::batch::ValueRef;
 use crate::conditioning::{MAX_KEYS, Release};
-use crate::message::Envelope;
+use crate::message::{Envelope, Kind};
 use crate::model::Model;
 use crate::output::{Event, Stamp};
 use crate::queue::{Incoming, Policy};
@@ -428,8 +428,11 @@ impl Serving {
         let shared = self.shared.clone();
         let mark = shared.inbox.mark();
         while let Some(message) = shared.inbox.pop(mark) {
-            if message.envelope().kind.begins_life() {
-                self.refuse(message.envelope(), Status::CLOSED);
+            let envelope = message.envelope();
+            match (envelope.kind, self.home_of(envelope.session)) {
+                (Kind::Reset, Some(row)) => self.decline(row, Status::CLOSED, envelope.tag),
+                (Kind::Attach | Kind::Reset, _) => _ = self.refuse(envelope, Status::CLOSED),
+                _ => {}
             }
         }
         shared.inbox.is_empty()
