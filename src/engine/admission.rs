@@ -227,13 +227,14 @@ impl Cohort {
         let is_draining = self.arena.draining.has(row);
         let Some(life) = self.arena.life_mut(row) else { return };
         if !drain {
-            // A farewell that is still at its row is taken back; one that was told has said it.
+            // A farewell that is still at its row is taken back. One that a consumer has just taken it tells: the row is left
+            // as all are that have drained, when it was told, for it is that consumer's until then.
             if life.farewell_sent {
                 life.credits += 1;
                 let is_back = self.shared.outbox.recall(row).is_some();
                 if !self.told(is_back) {
                     self.arena.life_mut(row).into_iter().for_each(|life| life.credits -= 1);
-                    return self.leave(row, None);
+                    return;
                 }
             }
             return self.leave(row, Some((Event::Detached(None), tag)));
