@@ -606,3 +606,52 @@ fn an_engine_that_has_messages_already_replays_nothing_and_says_why() {
     assert_eq!(host.tick(), 0, "and may be driven");
     assert_eq!(host.info().attached, 1);
 }
+
+// ---- who pops in the middle of a drain
+
+unsafe extern "C-unwind" fn one_byte(_: *mut c_void, batch: *mut rte_batch, _: rte_stream) -> i32 {
+    // SAFETY: the arrays of a batch.
+    unsafe { std::slice::from_raw_parts_mut((*batch).output_size, (*batch).count as usize).fill(1) };
+    0
+}
+
+/// Pops all there is: a release may, on the engine's thread in its drain.
+unsafe extern "C-unwind" fn pop_in_a_release(engine: *mut c_void) {
+    let mut output = zeroed();
+    // SAFETY: the engine lives; each output is released once.
+    unsafe {
+        while rte_outbox_pop(engine.cast(), &mut output) == 0 {
+            rte_output_release(&mut output, std::ptr::null_mut());
+        }
+    }
+}
+
+#[test]
+fn who_came_back_when_its_end_was_popped_in_the_middle_of_a_drain_comes_back_in_the_replay() {
+    let stages = [stage(RTE_HOT, one_byte)];
+    let keys = [rte_key { size: 8, ..NO_KEY }];
+    let model = rte_model { keys: keys.as_ptr(), key_count: 1, ..model(&stages, 2, 8) };
+    let path = file("told_in_a_drain");
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    let host = Host::new(&model, &rte_engine_options { record_path: name.as_ptr(), ..options() });
+    let send = |message: rte_message, values: &[rte_value]| assert_eq!(host.push(message, values), 0);
+    send(message(RTE_ATTACH, 1), &[]);
+    send(message(RTE_ATTACH, 2), &[]);
+    assert_eq!(host.tick(), 0);
+    send(rte_message { flags: RTE_DRAIN, ..message(RTE_DETACH, 1) }, &[]);
+    assert_eq!(host.tick(), 0);
+    let lent = rte_value { flags: RTE_VALUE_BORROWED, ..value(0, &[7; 8]) };
+    let release_user = host.engine.cast();
+    send(rte_message { release: Some(pop_in_a_release), release_user, ..message(RTE_ACTION, 2) }, &[lent]);
+    send(message(RTE_ATTACH, 1), &[]);
+    assert_eq!(host.tick(), 0);
+    let mut told = Vec::new();
+    host.pop_all(|output| told.push((output.kind, output.session, output.generation, output.flags)));
+    assert!(told.contains(&(RTE_ATTACHED, 1, 3, 0)), "{told:?}");
+    drop(host);
+    let host = Host::new(&model, &options());
+    assert_eq!(replay(&host, &path), (0, String::new()));
+    told.clear();
+    host.pop_all(|output| told.push((output.kind, output.session, output.generation, output.flags)));
+    assert!(told.contains(&(RTE_ATTACHED, 1, 3, 0)), "{told:?}");
+}

@@ -8,6 +8,7 @@ use crate::conditioning::{Block, Payload};
 use crate::message::{Envelope, Kind};
 use crate::output::{Event, Notice};
 use crate::queue::{Device, Incoming, LIFE_NOTICES, Pool, ValueIn};
+use crate::record::Tape;
 use crate::telemetry::Counters;
 use crate::word::{Generation, KeySet, Row, Session, Status};
 
@@ -37,10 +38,15 @@ impl Cohort {
             return true;
         }
         let is_gone = self.shared.outbox.is_gone(row);
-        if is_gone {
+        // A record has it where it was drained, and it does not wait there for the consumers of a replay.
+        let plays = self.tape().is_some_and(Tape::plays);
+        if !is_gone && !plays && self.shared.outbox.is_being_told(row) {
+            return false;
+        }
+        if self.told(is_gone) {
             self.leave(row, None);
         }
-        is_gone || !self.shared.outbox.is_being_told(row)
+        true
     }
 
     /// Draining lives whose DETACHED was told leave now.
