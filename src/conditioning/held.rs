@@ -97,6 +97,8 @@ impl Held {
             self.level[span].fill(0);
             self.present.remove(key);
             self.fresh.remove(key);
+            // Also what a HOT in flight was given: should that fail, it is not to come back.
+            self.given_keys.remove(key);
             self.version += 1;
             return;
         }
@@ -224,6 +226,22 @@ mod tests {
         assert_eq!(sum(&held), 15);
         held.set(0, &i64::MAX.to_ne_bytes(), false, &keys);
         assert_eq!(sum(&held), i64::MAX);
+    }
+
+    #[test]
+    fn what_was_taken_away_meanwhile_does_not_come_back_when_its_step_has_failed() {
+        let keys = keys();
+        let mut held = Held::new(&keys);
+        for (key, first, second) in
+            [(0, &2i64.to_ne_bytes()[..], &3i64.to_ne_bytes()[..]), (1, &[1, 0, 0, 0], &[2, 0, 0, 0])]
+        {
+            held.set(key, first, false, &keys);
+            held.issue(&keys);
+            held.set(key, &[], false, &keys);
+            held.set(key, second, false, &keys);
+            held.take_back(&keys);
+            assert_eq!(&held.view().image[keys.span(key)], second);
+        }
     }
 
     #[test]
