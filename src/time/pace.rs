@@ -64,13 +64,15 @@ impl Pace {
         let unit = 1_000_000_000 * u128::from(self.rate.den);
         // `time` rounds down, so the point above may lie at `now` too.
         let point = (scaled / unit) as u64;
-        if self.time(point + 1) <= now { point + 1 } else { point }
+        let above = point.saturating_add(1);
+        if self.time(above) <= now { above } else { point }
     }
 
     /// The tick of the current point has ended at `now`: the next one is of the next point, or, if that has passed, at
     /// once of the one that [`Overrun`] names.
     pub fn next(&mut self, now: Nanos) -> Next {
-        let following = self.point + 1;
+        // It stays at the last there is: a host's clock may say any time.
+        let following = self.point.saturating_add(1);
         let next = match self.overrun {
             Overrun::CatchUp(most) if self.time(following) <= now && self.behind < most => {
                 self.behind += 1;
@@ -89,9 +91,9 @@ impl Pace {
     /// Nothing was due until `now`: the next tick is of the first point that is not before it. None is missed.
     pub fn resume(&mut self, now: Nanos) -> Nanos {
         let last = self.last_before(now);
-        let next = if self.time(last) < now { last + 1 } else { last };
+        let next = if self.time(last) < now { last.saturating_add(1) } else { last };
         self.behind = 0;
-        self.point = next.max(self.point + 1);
+        self.point = next.max(self.point.saturating_add(1));
         self.time(self.point)
     }
 }
@@ -233,6 +235,24 @@ mod tests {
         pace.next(0);
         assert_eq!(pace.resume(1_000_000_001), pace.time(61));
         assert_eq!(pace.next(pace.time(61)).missed, 0);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_to_its_end_or_back_ends_nothing() {
+        for rate in
+            [Rate { num: 1_000_000_000, den: 1 }, Rate { num: u32::MAX, den: 5 }, Rate { num: 1, den: u32::MAX }]
+        {
+            for overrun in [Overrun::Skip, Overrun::CatchUp(u32::MAX)] {
+                let mut pace = Pace::new(rate, overrun, 0);
+                let mut point = 0;
+                for now in [u64::MAX, u64::MAX, 0, u64::MAX - 1, u64::MAX] {
+                    pace.next(now);
+                    pace.resume(now);
+                    assert!(pace.point() >= point, "{rate:?}: it goes back from {point}");
+                    point = pace.point();
+                }
+            }
+        }
     }
 
     #[test]
