@@ -2,6 +2,7 @@
 //! wrong with a call that returns a status alone.
 
 mod driver;
+mod serve_host;
 mod support;
 
 use std::ffi::{CStr, c_char, c_void};
@@ -205,4 +206,93 @@ fn a_call_at_the_wrong_time_says_why() {
         expect(rte_engine_tick(host.engine, 0), state, &format!("rte_engine_tick: {words}"));
         expect(rte_engine_step(host.engine, std::ptr::null(), 0, 0), state, &format!("rte_engine_step: {words}"));
     }
+}
+
+/// An attached session 1 has said `chunk`: what is wrong then.
+fn wrong_sayings(chunk: rte_output) -> Vec<(rte_output, i32, String)> {
+    use serve_host::{STALE, STATE, UNKNOWN, output};
+    let zero = "zero the output before you set its fields";
+    let unready = std::ptr::without_provenance_mut(8);
+    vec![
+        (rte_output { flags: 1, ..chunk }, ARGUMENT, format!("output.flags: 0x1 must be zero: {zero}")),
+        (
+            rte_output { reserved: [0, 0, 5], ..chunk },
+            ARGUMENT,
+            format!("output.reserved[2]: 0x5 must be zero: {zero}"),
+        ),
+        (
+            rte_output { ready: unready, ..chunk },
+            UNAVAILABLE,
+            "output.ready: set, but what serve pushes is complete".into(),
+        ),
+        (output(99, 1), ARGUMENT, format!("output.kind: 99 is none that serve pushes: {zero}")),
+        (
+            rte_output { size: 65, ..chunk },
+            ARGUMENT,
+            "output.size: 65, but a chunk has 1 to 64 bytes (model.chunk_bytes)".into(),
+        ),
+        (rte_output { data: std::ptr::null(), ..chunk }, ARGUMENT, "output.data: NULL, but size is 1".into()),
+        (rte_output { status: -3, ..chunk }, ARGUMENT, "output.status: -3, but RTE_CHUNK has none".into()),
+        (
+            rte_output { size: 1, ..output(RTE_DETACHED, 1) },
+            ARGUMENT,
+            "output.data: set, or size 1 is, but RTE_DETACHED has none".into(),
+        ),
+        (output(RTE_REJECTED, 1), ARGUMENT, "output.status: 0 is none that RTE_REJECTED has".into()),
+        (output(RTE_CHUNK, 2), ARGUMENT, "output.size: 0, but a chunk has 1 to 64 bytes (model.chunk_bytes)".into()),
+        (
+            rte_output { session: 2, ..chunk },
+            UNKNOWN,
+            "output.session: 2 is not here, or its RTE_DETACHED was pushed".into(),
+        ),
+        (
+            rte_output { generation: 5, ..chunk },
+            STALE,
+            "output.generation: 5 is not the one of session 1 that lives".into(),
+        ),
+        (
+            output(RTE_ATTACHED, 1),
+            STATE,
+            "output.kind: RTE_ATTACHED, but session 1 was told that, or is not at that yet".into(),
+        ),
+        (chunk, ARGUMENT, "output.index: 0 is not above that of the chunk before".into()),
+    ]
+}
+
+#[test]
+fn what_is_wrong_with_what_a_loop_of_the_hosts_pops_and_pushes_is_told_with_field_and_value() {
+    use serve_host::{Ends, Loop, OK, output};
+    let lines: Mutex<Vec<(u32, String)>> = Mutex::default();
+    let told = || lines.lock().unwrap().drain(..).collect::<Vec<_>>();
+    // So few that each is told.
+    for from in (0..14).step_by(4) {
+        let mut it = Loop::new(|ends: Ends| {
+            let byte = 1u8;
+            let chunk = rte_output { data: (&raw const byte).cast(), size: 1, ..output(RTE_CHUNK, 1) };
+            ends.attach(1);
+            assert_eq!(ends.say(chunk), OK);
+            for (output, status, words) in wrong_sayings(chunk).iter().skip(from).take(4) {
+                assert_eq!(told(), []);
+                assert_eq!(ends.say(*output), *status, "{words}");
+                assert_eq!(told(), [(RTE_LOG_WARN, format!("rte_outbox_push: {words}"))]);
+            }
+            // SAFETY: the engine lives.
+            unsafe {
+                assert_eq!(serve_host::rte_inbox_pop(ends.0, std::ptr::null_mut()), ARGUMENT);
+                assert_eq!(told(), [(RTE_LOG_WARN, "rte_inbox_pop: out: NULL".to_string())]);
+                assert_eq!(serve_host::rte_outbox_push(ends.0, std::ptr::null()), ARGUMENT);
+                assert_eq!(told(), [(RTE_LOG_WARN, "rte_outbox_push: output: NULL".to_string())]);
+            }
+            assert_eq!(ends.pop(), Err(AGAIN), "which is no mistake");
+            assert_eq!(told(), []);
+            OK
+        });
+        let log_user = std::ptr::from_ref(&lines).cast_mut().cast();
+        let logged = rte_engine_options { log: Some(log), log_user, log_level: RTE_LOG_WARN, ..options() };
+        let host = Host::new(&it.model(1), &logged);
+        // SAFETY: the engine lives.
+        assert_eq!(unsafe { rte_engine_run(host.engine, std::ptr::null_mut()) }, OK);
+        it.check();
+    }
+    assert!(told().is_empty());
 }

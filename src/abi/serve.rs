@@ -41,7 +41,7 @@ use crate::word::{Fault, Generation, Session, Status};
 pub unsafe extern "C" fn rte_inbox_pop(engine: *mut rte_engine, out: *mut rte_message) -> rte_status {
     with_engine(engine, |engine| {
         if out.is_null() {
-            return Status::ARGUMENT.0;
+            return refuse(engine, "rte_inbox_pop", Status::ARGUMENT, || "out: NULL".to_string());
         }
         let Some(mut serving) = engine.serving() else { return not_serving(engine, "rte_inbox_pop") };
         // What the library has to say of other messages is told.
@@ -98,22 +98,87 @@ pub unsafe extern "C" fn rte_inbox_wait(engine: *mut rte_engine, timeout_ns: u64
 pub unsafe extern "C" fn rte_outbox_push(engine: *mut rte_engine, output: *const rte_output) -> rte_status {
     with_engine(engine, |engine| {
         if output.is_null() {
-            return Status::ARGUMENT.0;
+            return refuse(engine, "rte_outbox_push", Status::ARGUMENT, || "output: NULL".to_string());
         }
         let Some(mut serving) = engine.serving() else { return not_serving(engine, "rte_outbox_push") };
         // SAFETY: the host gave a valid output, whose data is NULL or `size` long.
-        let result = unsafe { read_saying(engine, &output.read_unaligned()) };
+        let output = unsafe { output.read_unaligned() };
+        // SAFETY: as above.
+        let result = unsafe { read_saying(engine, &output) };
         let result = result.and_then(|saying| serving.push(saying));
         serving.hand_over();
-        result.map_or_else(|status| status.0, |()| 0)
+        match result {
+            Ok(()) => 0,
+            Err(status @ (Status::AGAIN | Status::DEAD)) => status.0,
+            Err(status) => refuse(engine, "rte_outbox_push", status, || words(engine, &output, status)),
+        }
     })
+}
+
+#[cold]
+fn refuse(engine: &Engine, call: &str, status: Status, words: impl FnOnce() -> String) -> rte_status {
+    engine.note_mistake(call, words);
+    status.0
 }
 
 #[cold]
 fn not_serving(engine: &Engine, call: &str) -> rte_status {
     let words = "not on the thread of a running model.serve, or in a release or on_output";
-    engine.note_mistake(call, || words.to_string());
-    Status::STATE.0
+    refuse(engine, call, Status::STATE, || words.to_string())
+}
+
+/// Why `output` was refused with `status`: the field and its value.
+fn words(engine: &Engine, output: &rte_output, status: Status) -> String {
+    let rte_output { kind, session, generation, .. } = *output;
+    match status {
+        Status::UNKNOWN => format!("output.session: {session} is not here, or its RTE_DETACHED was pushed"),
+        Status::STALE => format!("output.generation: {generation} is not the one of session {session} that lives"),
+        Status::STATE => {
+            format!("output.kind: {}, but session {session} was told that, or is not at that yet", kind_name(kind))
+        }
+        Status::UNAVAILABLE => "output.ready: set, but what serve pushes is complete".to_string(),
+        _ => wrong_field(output, engine.model().manifest().chunk_bytes),
+    }
+}
+
+/// The first field that is wrong, whoever is there.
+fn wrong_field(output: &rte_output, chunk_bytes: usize) -> String {
+    let rte_output { kind, flags, reserved, size, status, index, .. } = *output;
+    const ZERO: &str = "zero the output before you set its fields";
+    if flags != 0 {
+        return format!("output.flags: {flags:#x} must be zero: {ZERO}");
+    }
+    if let Some(at) = reserved.iter().position(|word| *word != 0) {
+        return format!("output.reserved[{at}]: {:#x} must be zero: {ZERO}", reserved[at]);
+    }
+    let name = kind_name(kind);
+    match kind {
+        RTE_CHUNK if !(1..=chunk_bytes).contains(&size) => {
+            format!("output.size: {size}, but a chunk has 1 to {chunk_bytes} bytes (model.chunk_bytes)")
+        }
+        RTE_CHUNK if output.data.is_null() => format!("output.data: NULL, but size is {size}"),
+        RTE_CHUNK if status != 0 => format!("output.status: {status}, but {name} has none"),
+        RTE_CHUNK => format!("output.index: {index} is not above that of the chunk before"),
+        RTE_ATTACHED | RTE_REJECTED | RTE_DETACHED | RTE_ROW_FAILED => {
+            if size != 0 || !output.data.is_null() {
+                format!("output.data: set, or size {size} is, but {name} has none")
+            } else {
+                format!("output.status: {status} is none that {name} has")
+            }
+        }
+        _ => format!("output.kind: {kind} is none that serve pushes: {ZERO}"),
+    }
+}
+
+fn kind_name(kind: u32) -> &'static str {
+    match kind {
+        RTE_CHUNK => "RTE_CHUNK",
+        RTE_ATTACHED => "RTE_ATTACHED",
+        RTE_REJECTED => "RTE_REJECTED",
+        RTE_DETACHED => "RTE_DETACHED",
+        RTE_ROW_FAILED => "RTE_ROW_FAILED",
+        _ => "no kind",
+    }
 }
 
 fn message_record(envelope: &Envelope, serving: &Serving) -> rte_message {
