@@ -655,3 +655,32 @@ fn who_came_back_when_its_end_was_popped_in_the_middle_of_a_drain_comes_back_in_
     host.pop_all(|output| told.push((output.kind, output.session, output.generation, output.flags)));
     assert!(told.contains(&(RTE_ATTACHED, 1, 3, 0)), "{told:?}");
 }
+
+/// In a replay that nobody pops from meanwhile, too.
+#[test]
+fn a_replay_tells_each_end_also_where_nobody_pops_until_it_is_over() {
+    let stages = [stage(RTE_HOT, one_byte)];
+    let model = model(&stages, 1, 8);
+    let path = file("drained_and_back");
+    let name = CString::new(path.to_str().unwrap()).unwrap();
+    let host = Host::new(&model, &rte_engine_options { record_path: name.as_ptr(), ..options() });
+    let mut told = Vec::new();
+    for life in 1..=3 {
+        assert_eq!(host.push(message(RTE_ATTACH, life), &[]), 0);
+        assert_eq!(host.tick(), 0);
+        assert_eq!(host.push(rte_message { flags: RTE_DRAIN, ..message(RTE_DETACH, life) }, &[]), 0);
+        assert_eq!(host.tick(), 0);
+        host.pop_all(|output| told.push((output.kind, output.generation)));
+    }
+    assert_eq!(host.tick(), 0);
+    drop(host);
+    let host = Host::new(&model, &options());
+    assert_eq!(replay(&host, &path), (0, String::new()));
+    let mut again = Vec::new();
+    host.pop_all(|output| again.push((output.kind, output.generation)));
+    let ends = |told: &[(u32, u64)]| told.iter().filter(|told| told.0 != RTE_CHUNK).copied().collect::<Vec<_>>();
+    let (mut told, mut again) = (ends(&told), ends(&again));
+    told.sort();
+    again.sort();
+    assert_eq!(told, again);
+}

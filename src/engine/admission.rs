@@ -44,9 +44,19 @@ impl Cohort {
             return false;
         }
         if self.told(is_gone) {
-            self.leave(row, None);
+            self.part_with(row);
         }
         true
+    }
+
+    /// The draining life in `row` leaves: its DETACHED was told. Of a replay's consumers, who are not waited for, that may not
+    /// be so: it is told now, and what they have not taken before it is lost.
+    fn part_with(&mut self, row: Row) {
+        if let Some(notice) = self.shared.outbox.recall(row) {
+            self.shared.outbox.purge(row);
+            self.herald.tell(notice);
+        }
+        self.leave(row, None);
     }
 
     /// Draining lives whose DETACHED was told leave now.
@@ -56,7 +66,7 @@ impl Cohort {
             from = row.0 + 1;
             let is_gone = self.told(self.shared.outbox.is_gone(row));
             if is_gone && self.arena.life(row).is_some_and(|life| life.farewell_sent) {
-                self.leave(row, None);
+                self.part_with(row);
             }
         }
     }
@@ -236,11 +246,13 @@ impl Cohort {
             // A farewell that is still at its row is taken back. One that a consumer has just taken it tells: the row is left
             // as all are that have drained, when it was told, for it is that consumer's until then.
             if life.farewell_sent {
-                life.credits += 1;
-                let is_back = self.shared.outbox.recall(row).is_some();
-                if !self.told(is_back) {
-                    self.arena.life_mut(row).into_iter().for_each(|life| life.credits -= 1);
-                    return;
+                let farewell = self.shared.outbox.recall(row);
+                match (self.told(farewell.is_some()), farewell) {
+                    (true, Some(_)) => self.arena.life_mut(row).into_iter().for_each(|life| life.credits += 1),
+                    (false, None) => return,
+                    // The consumers of a replay are faster or slower than those of its record.
+                    (true, None) => return self.leave(row, None),
+                    (false, Some(farewell)) => return self.shared.outbox.farewell(row, farewell),
                 }
             }
             return self.leave(row, Some((Event::Detached(None), tag)));
