@@ -325,3 +325,33 @@ fn a_reset_that_the_stop_of_a_loop_answers_names_the_life_that_it_has_not_ended(
     it.check();
     assert_eq!(rest(&host), [(RTE_REJECTED, CLOSED, 1, 9), (RTE_REJECTED, CLOSED, 0, 5), (RTE_DETACHED, CLOSED, 1, 9)]);
 }
+
+#[test]
+fn a_reset_that_the_stop_answers_names_no_life_whose_end_was_popped() {
+    let mut play = Play::new(|_| OK);
+    let host = play.host(&[], 2, &options());
+    assert_eq!(host.push(rte_message { user: 9, ..message(RTE_ATTACH, 1) }, &[]), OK);
+    assert_eq!(host.tick(), OK);
+    assert_eq!(host.push(drain_of(1), &[]), OK);
+    assert_eq!(host.tick(), OK);
+    assert_eq!(rest(&host).last(), Some(&(RTE_DETACHED, OK, 1, 9)));
+    assert_eq!(host.push(rte_message { user: 5, ..message(RTE_RESET, 1) }, &[]), OK);
+    assert_eq!(Ends(host.engine).stop(u64::MAX), OK);
+    assert_eq!(rest(&host), [(RTE_REJECTED, CLOSED, 0, 5)]);
+}
+
+#[test]
+fn a_reset_that_the_stop_of_a_loop_answers_names_no_life_whose_end_was_popped() {
+    let mut it = serve_host::Loop::new(|ends| {
+        ends.attach(1);
+        assert_eq!((ends.chunk(1, 0), ends.tell(RTE_DETACHED, 1)), (OK, OK));
+        assert_eq!(ends.outputs().len(), 2);
+        assert_eq!(ends.push(rte_message { user: 5, ..message(RTE_RESET, 1) }, &[]), OK);
+        OK
+    });
+    let host = Host::new(&it.model(2), &options());
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_run(host.engine, null_mut()) }, OK);
+    it.check();
+    assert_eq!(rest(&host), [(RTE_REJECTED, CLOSED, 0, 5)]);
+}

@@ -346,15 +346,20 @@ impl Cohort {
     // ---- stop
 
     /// What is still in the inbox when it was closed: who wanted in is told, the others end silently. False: a producer
-    /// is in the middle of its push.
+    /// is in the middle of its push, or a consumer tells a farewell.
     pub(super) fn turn_away(&mut self) -> bool {
         let shared = self.shared.clone();
         let mark = shared.inbox.mark();
         while let Some(message) = shared.inbox.pop(mark) {
-            if let Some(tape) = self.tape() {
-                tape.message(&message.envelope(), message.values());
-            }
             let envelope = message.envelope();
+            // Who was told DETACHED has no life that a RESET could have ended.
+            if !self.settle_farewell(envelope.session) {
+                message.leave_in_place();
+                return false;
+            }
+            if let Some(tape) = self.tape() {
+                tape.message(&envelope, message.values());
+            }
             let living = self.arena.find(envelope.session).and_then(|row| self.arena.life(row));
             match (envelope.kind, living) {
                 (Kind::Reset, Some(life)) => {

@@ -401,7 +401,7 @@ impl Serving {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.inbox.close();
         while !self.turn_away() {
-            // A producer is in the middle of its push.
+            // A producer is in the middle of its push, or a consumer tells a farewell.
             std::thread::yield_now();
         }
         for row in (0..self.model.manifest().max_sessions).map(Row) {
@@ -429,6 +429,10 @@ impl Serving {
         let mark = shared.inbox.mark();
         while let Some(message) = shared.inbox.pop(mark) {
             let envelope = message.envelope();
+            if !self.settle_farewell(envelope.session) {
+                message.leave_in_place();
+                return false;
+            }
             match (envelope.kind, self.home_of(envelope.session)) {
                 (Kind::Reset, Some(row)) => self.decline(row, Status::CLOSED, envelope.tag),
                 (Kind::Attach | Kind::Reset, _) => _ = self.refuse(envelope, Status::CLOSED),
