@@ -27,6 +27,7 @@ const SESSIONS: u64 = ROWS as u64 + 2;
 struct Life {
     attached: bool,
     failed: bool,
+    closed: bool,
     over: bool,
     newest: Option<u64>,
 }
@@ -57,6 +58,11 @@ impl Lives {
             }
             // Of a RESET in the inbox of a stop, too: then the life goes on until it is detached.
             RTE_REJECTED if life.attached => !life.over,
+            // Of such a RESET, or the end of a life that was not seeded until then.
+            RTE_REJECTED if output.status == CLOSED => {
+                life.closed = true;
+                !life.over
+            }
             RTE_REJECTED => !std::mem::replace(&mut life.over, true),
             RTE_ROW_FAILED => !std::mem::replace(&mut life.failed, true) && life.attached && !life.over,
             RTE_DETACHED => !std::mem::replace(&mut life.over, true),
@@ -141,7 +147,8 @@ fn storm(seed: u64) -> (u64, u64) {
     if !is_abandoned {
         assert_eq!(works.living(), 0, "each life that was seeded was detached");
         assert_eq!(works.given(), works.returned(), "each pointer came back");
-        let left: Vec<_> = lives.of.iter().filter(|(generation, life)| **generation != 0 && !life.over).collect();
+        let is_left = |life: &Life| !life.over && (life.attached || !life.closed);
+        let left: Vec<_> = lives.of.iter().filter(|(generation, life)| **generation != 0 && is_left(life)).collect();
         assert!(left.is_empty(), "each life has ended: {left:?}");
     }
     (lives.of.len() as u64, lives.chunks)
