@@ -24,11 +24,6 @@ fn ticks_after(host: &Host, ticks: u64) -> u64 {
     }
 }
 
-fn start(host: &Host) {
-    // SAFETY: the engine lives.
-    assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, 0);
-}
-
 /// Waits for the next output, which must come, and says what kind it was of.
 fn next_kind(host: &Host) -> u32 {
     // SAFETY: the engine lives; the output is released once.

@@ -109,3 +109,24 @@ impl Drop for Host {
         unsafe { rte_engine_free(self.engine) };
     }
 }
+
+/// The engine gets a thread of its own.
+pub fn start(host: &Host) {
+    // SAFETY: the engine lives.
+    assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, 0);
+}
+
+/// Stops it, or asks only: what that comes to.
+pub fn stop(host: &Host, timeout_ns: u64) -> i32 {
+    stop_with_words(host, timeout_ns).0
+}
+
+/// The same, and what it says of it.
+pub fn stop_with_words(host: &Host, timeout_ns: u64) -> (i32, String) {
+    let mut error: rte_error = zeroed();
+    // SAFETY: the engine lives; the message is NUL-terminated, whether it was written or is zero.
+    unsafe {
+        let status = rte_engine_stop(host.engine, timeout_ns, &mut error);
+        (status, CStr::from_ptr(error.message.as_ptr()).to_string_lossy().into_owned())
+    }
+}

@@ -14,24 +14,6 @@ pub const DEAD: i32 = rte_status_code::RTE_ERR_DEAD as i32;
 pub const UNKNOWN: i32 = rte_status_code::RTE_ERR_UNKNOWN as i32;
 pub const FOR_EVER: u64 = u64::MAX;
 
-pub fn start(host: &Host) {
-    // SAFETY: the engine lives.
-    assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, OK);
-}
-
-pub fn stop(host: &Host, timeout_ns: u64) -> i32 {
-    stop_with_words(host, timeout_ns).0
-}
-
-pub fn stop_with_words(host: &Host, timeout_ns: u64) -> (i32, String) {
-    let mut error: rte_error = zeroed();
-    // SAFETY: the engine lives; the message is NUL-terminated, whether it was written or is zero.
-    unsafe {
-        let status = rte_engine_stop(host.engine, timeout_ns, &mut error);
-        (status, CStr::from_ptr(error.message.as_ptr()).to_string_lossy().into_owned())
-    }
-}
-
 pub fn pop(host: &Host) -> Result<rte_output, i32> {
     let mut output = zeroed();
     // SAFETY: the engine lives; what was popped is copied, then released.

@@ -21,11 +21,6 @@ pub fn on_threads(name: &'static CStr) -> rte_engine_options {
     rte_engine_options { lanes: RTE_LANES_THREADS, thread_name: name.as_ptr(), outbox_depth: 64, ..options() }
 }
 
-pub fn start(host: &Host) {
-    // SAFETY: the engine lives.
-    assert_eq!(unsafe { rte_engine_start(host.engine, std::ptr::null_mut()) }, OK);
-}
-
 /// A tick, or the rest of one, that waits for nothing.
 pub fn tick_once(host: &Host) -> i32 {
     // SAFETY: the engine lives and is ticked by one thread.
@@ -36,19 +31,6 @@ pub fn tick_once(host: &Host) -> i32 {
 pub fn step(host: &Host, due: &[u64]) {
     // SAFETY: the engine lives and is ticked by one thread; `due` lives until the call returns.
     assert_eq!(unsafe { rte_engine_step(host.engine, due.as_ptr(), due.len(), FOR_EVER) }, OK);
-}
-
-pub fn stop(host: &Host, timeout_ns: u64) -> i32 {
-    stop_with_words(host, timeout_ns).0
-}
-
-pub fn stop_with_words(host: &Host, timeout_ns: u64) -> (i32, String) {
-    let mut error: rte_error = zeroed();
-    // SAFETY: the engine lives; the message is NUL-terminated, whether it was written or is zero.
-    unsafe {
-        let status = rte_engine_stop(host.engine, timeout_ns, &mut error);
-        (status, CStr::from_ptr(error.message.as_ptr()).to_string_lossy().into_owned())
-    }
 }
 
 pub fn until(what: &str, is_so: impl FnMut() -> bool) {
